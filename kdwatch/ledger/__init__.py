@@ -1,0 +1,1 @@
+"""The accounting core: events and samples in, energy by stage and device out. Pure."""

@@ -1,0 +1,1 @@
+"""Sources of power and energy readings; they know nothing of stages."""

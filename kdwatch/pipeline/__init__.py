@@ -1,0 +1,1 @@
+"""Recipe, recorder (its own process), launchers."""

@@ -1,0 +1,1 @@
+"""The run directory: schema, crash-safe writer, tolerant reader, live tail."""

@@ -1,0 +1,1 @@
+"""What the built-in stages run; torch and transformers live here and nowhere else."""

@@ -1,0 +1,1 @@
+"""Textual app, screens and widgets."""

@@ -1,0 +1,1 @@
+"""Tables in, decisions out: observations, frontier, cost model, design rules, recommendation."""
