@@ -78,18 +78,12 @@ def test_headless_commands_import_neither_textual_nor_polars(runs: Path, args: t
 
 
 def test_plan_imports_neither_textual_nor_torch() -> None:
-    assert not modules_after("plan", "--budget", "20kWh", "--frontier", "paper", "--json") & (
-        HEAVY | {"textual"}
-    )
+    assert not modules_after("plan", "--budget", "20kWh", "--frontier", "paper", "--json") & (HEAVY | {"textual"})
 
 
 def test_run_and_replay_screens_import_no_polars_and_no_torch() -> None:
-    code = (
-        "import kdwatch.tui.app, sys, json; print(json.dumps(sorted({n.split('.')[0] for n in sys.modules})))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
+    code = "import kdwatch.tui.app, sys, json; print(json.dumps(sorted({n.split('.')[0] for n in sys.modules})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert not set(json.loads(done.stdout)) & (HEAVY | {"polars"})
 
 
@@ -102,19 +96,16 @@ def test_every_command_of_the_table_exists_with_help() -> None:
 
 
 def test_help_is_about_as_quick_as_importing_click() -> None:
-    """Issue 2: `kdwatch --help` takes at most 2.5 x `python -c 'import click'` + 0.05 s; medians of pairs in one run."""
+    """At most 2.5 x `python -c 'import click'` + 0.05 s; medians of pairs in one run."""
 
     def wall(*command: str) -> float:
         start = time.perf_counter()
-        subprocess.run(
-            command, capture_output=True, check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-        )
+        subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
         return time.perf_counter() - start
 
     wall(sys.executable, "-m", "kdwatch", "--help")
     pairs = [
-        (wall(sys.executable, "-m", "kdwatch", "--help"), wall(sys.executable, "-c", "import click"))
-        for _ in range(9)
+        (wall(sys.executable, "-m", "kdwatch", "--help"), wall(sys.executable, "-c", "import click")) for _ in range(9)
     ]
     ours, click_alone = (statistics.median(column) for column in zip(*pairs, strict=True))
     assert ours <= 2.5 * click_alone + 0.05

@@ -73,13 +73,9 @@ def test_commands_and_options_exist(block: Block) -> None:
         assert before_child[1] in COMMANDS, words
         module, attribute = COMMANDS[before_child[1]][0].split(":")
         command = getattr(import_module(module), attribute)
-        known = {
-            option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
-        }
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         for sub in getattr(command, "commands", {}).values():
-            known |= {
-                option for parameter in sub.params for option in (*parameter.opts, *parameter.secondary_opts)
-            }
+            known |= {option for parameter in sub.params for option in (*parameter.opts, *parameter.secondary_opts)}
         for word in before_child[2:]:
             if word.startswith("--"):
                 assert word.split("=")[0] in known | {"--help"}, (
@@ -103,7 +99,13 @@ def sandbox(own_home: Path, tmp_path: Path) -> Path:
 def test_block_runs(block: Block, sandbox: Path) -> None:
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TERM": "dumb"}
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block.body], cwd=sandbox, env=env, capture_output=True, text=True, timeout=300,
-        check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        ["bash", "-euo", "pipefail", "-c", block.body],
+        cwd=sandbox,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 0, f"{name(block)}\n{block.body}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
