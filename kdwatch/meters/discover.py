@@ -1,0 +1,114 @@
+"""Which sensors this machine has, what each gives, and what to do about those that are closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kdwatch.meters import nvml_boards, visible
+from kdwatch.meters.base import Meter
+from kdwatch.meters.estimate import EstimateMeter
+from kdwatch.meters.models import NoModel, power_model
+from kdwatch.meters.nvml import NvmlMeter
+from kdwatch.meters.rapl import RaplMeter
+from kdwatch.meters.rapl_open import open_rapl
+
+FROM_ENVIRONMENT = "\0environment"
+"""Default of `select_gpus`: the value of CUDA_VISIBLE_DEVICES."""
+
+
+@dataclass(frozen=True, slots=True)
+class SensorStatus:
+    """One sensor in words."""
+
+    stream: str
+    """`nvml`, `rapl`, `estimate`, `amd`."""
+    status: str
+    """`ok`, `warn` (gives less than it could), `unavailable`, `unsupported`."""
+    text: str
+    fix: str | None = None
+    """What to do about it; None where there is nothing to do."""
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """Open meters and the state of every sensor."""
+
+    meters: list[Meter] = field(default_factory=list)
+    sensors: list[SensorStatus] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Close all meters."""
+        for meter in self.meters:
+            meter.close()
+
+
+def discover(
+    select_gpus: str | None = FROM_ENVIRONMENT,
+    powercap_root: Path | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Discovery:
+    """Open every sensor that can be read.
+
+    `select_gpus` has the grammar of CUDA_VISIBLE_DEVICES; None means all GPUs. Never raises for a sensor.
+    """
+    found = Discovery()
+    module_scope = _add_nvml(found, select_gpus, clock, sleep)
+    _add_amd(found)
+    if module_scope:
+        text = "the GPU module's counter covers the CPU and its memory: they are not measured again"
+        found.sensors.append(SensorStatus("rapl", "unavailable", text))
+        return found
+    _add_cpu(found, powercap_root, clock)
+    return found
+
+
+def _add_nvml(
+    found: Discovery, select_gpus: str | None, clock: Callable[[], float], sleep: Callable[[float], object]
+) -> bool:
+    """Whether a counter of a whole module, CPU included, was found."""
+    value, order = visible.from_environment()
+    if select_gpus != FROM_ENVIRONMENT:
+        value = select_gpus
+    boards = nvml_boards.find(value, order, clock)
+    if not boards.sensors:
+        found.sensors.append(SensorStatus("nvml", "unavailable", boards.problem or "no NVIDIA GPU", boards.fix))
+        return False
+    meter = NvmlMeter(boards.sensors, clock, sleep)
+    found.meters.append(meter)
+    counters = sum(d.source == "counter" for d in meter.devices)
+    text = f"{len(meter.devices)} of {boards.boards} GPUs, {counters} with an energy counter"
+    found.sensors.append(SensorStatus("nvml", "warn" if boards.notes else "ok", "; ".join([text, *boards.notes])))
+    return any(d.scope == "module" for d in meter.devices)
+
+
+def _add_amd(found: Discovery) -> None:
+    if Path("/dev/kfd").exists():
+        text = "AMD GPUs are not supported yet: their energy is missing"
+        found.sensors.append(SensorStatus("amd", "unsupported", text))
+
+
+def _add_cpu(found: Discovery, powercap_root: Path | None, clock: Callable[[], float]) -> None:
+    """RAPL where it can be read; the model's CPU and memory for what it does not give."""
+    opened = open_rapl(powercap_root)
+    found.sensors.append(SensorStatus("rapl", opened.status, opened.text, opened.fix))
+    kinds = {c.device.kind for c in opened.counters}
+    if opened.counters:
+        found.meters.append(RaplMeter(opened.counters, clock))
+    if "cpu" not in kinds:
+        _add_estimate(found, clock, with_ram="dram" not in kinds)
+
+
+def _add_estimate(found: Discovery, clock: Callable[[], float], with_ram: bool) -> None:
+    try:
+        model = power_model()
+    except NoModel as problem:
+        found.sensors.append(SensorStatus("estimate", "unavailable", str(problem), "pip install codecarbon"))
+        return
+    found.meters.append(EstimateMeter(model, with_ram, clock=clock))
+    what = f"CPU by its load and {model.tdp_w:.0f} W TDP" + (f", RAM as {model.ram_w:.0f} W" if with_ram else "")
+    text = f"{what}: estimated, not measured ({model.tdp_source})"
+    found.sensors.append(SensorStatus("estimate", "ok", text))

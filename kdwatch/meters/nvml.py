@@ -1,0 +1,123 @@
+"""NVIDIA GPUs through NVML: energy counters, instantaneous and averaged power."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import pynvml
+
+from kdwatch.meters.base import Device, Reading, SensorEvent
+from kdwatch.meters.burst import thin, ticked
+from kdwatch.meters.lanes import Crew
+from kdwatch.meters.nvml_facts import Facts, facts
+from kdwatch.meters.nvml_sensor import GpuSensor
+from kdwatch.meters.processes import exists, tree
+
+EDGE_S = 0.15
+"""Longest burst around an edge: a counter that updates every 100 ms ticks within it."""
+EDGE_STEP_S = 0.0015
+"""Pause between two rounds of a burst."""
+
+
+class NvmlMeter:
+    """All selected boards. One device's failure or slowness costs no other device a sample."""
+
+    name = "nvml"
+    period_s = 0.1
+
+    def __init__(
+        self,
+        sensors: Sequence[GpuSensor],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.devices: Sequence[Device] = [s.device for s in sensors]
+        self.own_pids: Iterable[int] = (os.getpid(),)
+        """Roots of the process trees that belong to the run: whoever else computes on a GPU is foreign."""
+        self._sensors = list(sensors)
+        self._clock = clock
+        self._sleep = sleep
+        self._crew: Crew[GpuSensor, Reading | tuple[GpuSensor, Facts]] = Crew(sensors)
+        self._facts: dict[str, Facts] = {}
+        self._foreign: set[tuple[str, int]] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def poll(self) -> Sequence[Reading]:
+        """Read every board once. A board whose call is not back in time is missing here and comes with a later
+        poll, its counter only."""
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> list[Reading]:
+        readings = []
+        for result in self._crew.run(GpuSensor.read):
+            if isinstance(result, Reading):
+                readings.append(result)
+            else:
+                self._keep(*result)
+        return readings
+
+    def edge(self) -> Sequence[Reading]:
+        """Read until every counter was seen to tick, about 0.15 s at most; boards without a counter once."""
+        with self._lock:
+            by_key: dict[str, list[Reading]] = defaultdict(list)
+            for reading in self._read():
+                by_key[reading.key].append(reading)
+            waiting = {s.device.key for s in self._sensors if s.sources.counter and not s.lost}
+            end = self._clock() + EDGE_S
+            while waiting and self._clock() < end:
+                self._sleep(EDGE_STEP_S)
+                for reading in self._read():
+                    by_key[reading.key].append(reading)
+                waiting = {k for k in waiting if not ticked(by_key[k])}
+        return sorted((r for found in by_key.values() for r in thin(found)), key=lambda r: r.t)
+
+    def info(self) -> dict[str, dict[str, float | str | None]]:
+        """Memory, utilisation, clocks, temperature, limits, throttling of each board as last known; looks for
+        foreign processes too."""
+        with self._lock:
+            for result in self._crew.run(lambda sensor: (sensor, facts(sensor))):
+                if not isinstance(result, Reading):
+                    self._keep(*result)
+            return {key: found.values for key, found in self._facts.items()}
+
+    def _keep(self, sensor: GpuSensor, found: Facts) -> None:
+        self._facts[sensor.device.key] = found
+        sensor.limit_w = found.limit_w or sensor.limit_w
+        if found.pids:
+            self._judge(sensor, found.pids)
+
+    def _judge(self, sensor: GpuSensor, pids: Iterable[int]) -> None:
+        """Flag compute processes that are not the run's. A pid that does not exist here belongs to another pid
+        namespace: nothing can be said of it."""
+        own = {p.pid for p in tree(self.own_pids)}
+        for pid in pids:
+            if pid in own or (sensor.device.key, pid) in self._foreign or not exists(pid):
+                continue
+            self._foreign.add((sensor.device.key, pid))
+            text = f"process {pid}, which is not this run's, computes on {sensor.device.name}"
+            sensor.say("contended", text, self._clock())
+
+    def drain_events(self) -> Sequence[SensorEvent]:
+        """Events since the last call, in order of time."""
+        events = []
+        for sensor in self._sensors:
+            while sensor.events:
+                events.append(sensor.events.popleft())
+        return sorted(events, key=lambda e: e.t)
+
+    def close(self) -> None:
+        """End the threads and shut NVML down."""
+        if self._closed:
+            return
+        self._closed = True
+        self._crew.close()
+        try:
+            pynvml.nvmlShutdown()
+        except pynvml.NVMLError:
+            pass

@@ -1,0 +1,279 @@
+"""One NVIDIA board: which readings it gives, found by calling, and how they are read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pynvml
+
+from kdwatch.meters.base import Device, Reading, SensorEvent
+
+ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
+INSTANT = pynvml.NVML_FI_DEV_POWER_INSTANT
+AVERAGE = pynvml.NVML_FI_DEV_POWER_AVERAGE
+GPU_SCOPE = 0
+MODULE_SCOPE = 1
+AVERAGE_WINDOW_S = 1.0
+"""Window of the averaged power, NVML API reference on nvmlDeviceGetPowerUsage and NVML_FI_DEV_POWER_AVERAGE."""
+SLOW_CALL_S = 0.1
+"""A call longer than this says nothing of when its power was taken."""
+LIMIT_SLACK = 1.2
+"""Power above this share of the enforced limit is a fault of the sensor."""
+RETRY_S = 1.0
+"""Time between attempts to reach a lost board."""
+MILLI = 1e-3
+
+GONE = frozenset(
+    {
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_RESET_REQUIRED,
+        pynvml.NVML_ERROR_UNKNOWN,
+    }
+)
+"""Errors after which the handle is of no use."""
+
+_MEMBER_BY_TYPE = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What one board answered to when it was asked."""
+
+    counter: str | None = None
+    """`field` or `call`."""
+    instant: str | None = None
+    """`field`, or `legacy` where nvmlDeviceGetPowerUsage is instantaneous (GA100 and older)."""
+    average: str | None = None
+    """`field`, or `legacy` where nvmlDeviceGetPowerUsage is a mean of 1 s."""
+    scope: int = GPU_SCOPE
+    fields: tuple[tuple[int, int], ...] = field(default=())
+    """(field, scope) of each value read in the one call, in order."""
+
+    @property
+    def best(self) -> str | None:
+        """Source in the words of `Device.source`; None where the board gives nothing."""
+        if self.counter:
+            return "counter"
+        return "integrated" if self.instant or self.average else None
+
+
+def field_value(value: Any) -> float | None:
+    """Number in an NVML field value; None where that field failed."""
+    if value.nvmlReturn != pynvml.NVML_SUCCESS:
+        return None
+    member = _MEMBER_BY_TYPE.get(value.valueType)
+    return getattr(value.value, member) if member else None
+
+
+def read_fields(handle: Any, fields: tuple[tuple[int, int], ...]) -> list[float | None]:
+    """Values of (field, scope) pairs in one call. Raises NVMLError where the call as a whole fails."""
+    if not fields:
+        return []
+    return [field_value(v) for v in pynvml.nvmlDeviceGetFieldValues(handle, fields)]
+
+
+def ask(call: Callable[..., Any], *args: Any) -> Any:
+    """Result of an NVML call; None where board or driver does not offer it."""
+    try:
+        return call(*args)
+    except pynvml.NVMLError:
+        return None
+
+
+def probe(handle: Any, name: str) -> Sources:
+    """Find out what a board gives by asking it, never from its name or architecture alone."""
+    scope = MODULE_SCOPE if is_module(handle, name) else GPU_SCOPE
+    instant, average = _ask_fields(handle, ((INSTANT, scope), (AVERAGE, scope)))
+    (energy,) = _ask_fields(handle, ((ENERGY, GPU_SCOPE),))
+    counter = "field" if energy is not None else None
+    if counter is None and ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle) is not None:
+        counter = "call"
+    how_instant = "field" if instant is not None else None
+    how_average = "field" if average is not None else None
+    if scope == GPU_SCOPE and ask(pynvml.nvmlDeviceGetPowerUsage, handle) is not None:
+        if legacy_is_instant(handle):
+            how_instant = how_instant or "legacy"
+        else:
+            how_average = how_average or "legacy"
+    wanted = ((counter, ENERGY, GPU_SCOPE), (how_instant, INSTANT, scope), (how_average, AVERAGE, scope))
+    fields = tuple((number, where) for how, number, where in wanted if how == "field")
+    return Sources(counter, how_instant, how_average, scope, fields)
+
+
+def _ask_fields(handle: Any, fields: tuple[tuple[int, int], ...]) -> list[float | None]:
+    found = ask(read_fields, handle, fields)
+    return found if found is not None else [None] * len(fields)
+
+
+def is_module(handle: Any, name: str) -> bool:
+    """Whether counter and power cover a whole module, CPU included (Grace Hopper and its successors)."""
+    mode = ask(pynvml.nvmlDeviceGetC2cModeInfoV, handle)
+    return bool(mode is not None and mode.isC2cEnabled) or "GH200" in name or "GB200" in name
+
+
+def legacy_is_instant(handle: Any) -> bool:
+    """Whether nvmlDeviceGetPowerUsage is instantaneous: on GA100 (compute capability 8.0) and older. Newer boards
+    give a mean of 1 s (NVML API reference)."""
+    capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return capability is not None and tuple(capability) <= (8, 0)
+
+
+class GpuSensor:
+    """Reads one board and remembers how it fares. Used by one thread at a time."""
+
+    def __init__(self, device: Device, handle: Any, sources: Sources, clock: Callable[[], float]) -> None:
+        self.device = device
+        self.handle = handle
+        self.sources = sources
+        self.clock = clock
+        self.events: deque[SensorEvent] = deque()
+        self.limit_w = device.limit_w
+        self.lost = False
+        self._last_j: float | None = None
+        self._retry_at = 0.0
+        self._said: set[str] = set()
+
+    def read(self) -> Reading:
+        """One reading. Never raises: what could not be read is None, and an event says why, once for each cause."""
+        began = self.clock()
+        if self.lost and began < self._retry_at:
+            return Reading(self.device.key, began)
+        try:
+            if self.lost:
+                self.handle = pynvml.nvmlDeviceGetHandleByUUID(self.device.id)
+            raw = self._raw()
+        except pynvml.NVMLError as problem:
+            return self._failed(problem)
+        ended = self.clock()
+        return self._checked(raw, began, ended)
+
+    def _raw(self) -> tuple[float | None, float | None, float | None]:
+        """Counter in mJ, instantaneous and averaged power in mW."""
+        sources, handle = self.sources, self.handle
+        values = iter(read_fields(handle, sources.fields))
+        counter = next(values) if sources.counter == "field" else None
+        instant = next(values) if sources.instant == "field" else None
+        average = next(values) if sources.average == "field" else None
+        if sources.counter == "call":
+            counter = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+        if sources.instant == "legacy":
+            instant = self._legacy()
+        if sources.average == "legacy":
+            average = self._legacy()
+        return counter, instant, average
+
+    def _legacy(self) -> float | None:
+        try:
+            return pynvml.nvmlDeviceGetPowerUsage(self.handle)
+        except pynvml.NVMLError as problem:
+            if problem.value in GONE:
+                raise
+            return None
+
+    def _checked(self, raw: tuple[float | None, float | None, float | None], began: float, ended: float) -> Reading:
+        counter, instant, average = raw
+        if counter is None and instant is None and average is None:
+            return self._failed(pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN))
+        if self.lost:
+            self.lost = False
+            self.say("recovered", "answers again", ended)
+        t = (began + ended) / 2
+        joules = None if counter is None else counter * MILLI
+        if joules is None and self.sources.counter:
+            self._once("counter", "discarded", "energy counter gives no value: integrated power bridges the gap", t)
+        if joules is not None:
+            self._watch_counter(joules, ended)
+        if ended - began > SLOW_CALL_S:
+            text = f"a call took {ended - began:.1f} s: its power readings are left out"
+            self._once("slow", "discarded", text, ended)
+            return Reading(self.device.key, ended, joules)
+        return Reading(self.device.key, t, joules, self._power(instant, t, True), self._power(average, t, False))
+
+    def _watch_counter(self, joules: float, t: float) -> None:
+        if self._last_j is not None and joules < self._last_j:
+            self.say("reset", f"energy counter fell from {self._last_j:.0f} J to {joules:.0f} J (driver reload?)", t)
+        self._last_j = joules
+
+    def _power(self, milliwatts: float | None, t: float, instant: bool) -> float | None:
+        kind = "instantaneous" if instant else "averaged"
+        expected = self.sources.instant if instant else self.sources.average
+        if milliwatts is None:
+            if expected:
+                self._once(f"na-{kind}", "discarded", f"{kind} power gives no value (N/A)", t)
+            return None
+        if milliwatts <= 0:
+            self._once(f"zero-{kind}", "discarded", f"{kind} power reads 0 W: taken as missing", t)
+            return None
+        watts = milliwatts * MILLI
+        if self.limit_w is not None and watts > LIMIT_SLACK * self.limit_w:
+            text = f"{kind} power reads {watts:.0f} W with a limit of {self.limit_w:.0f} W: left out"
+            self._once(f"high-{kind}", "discarded", text, t)
+            return None
+        return watts
+
+    def _failed(self, problem: pynvml.NVMLError) -> Reading:
+        t = self.clock()
+        self._retry_at = t + RETRY_S
+        if not self.lost:
+            self.lost = True
+            self.say("lost", f"NVML: {problem}", t)
+        return Reading(self.device.key, t)
+
+    def say(self, what: str, text: str, t: float) -> None:
+        """Add an event."""
+        self.events.append(SensorEvent(self.device.key, t, what, text))
+
+    def _once(self, cause: str, what: str, text: str, t: float) -> None:
+        if cause not in self._said:
+            self._said.add(cause)
+            self.say(what, text, t)
+
+
+def describe(handle: Any, index: int) -> tuple[Device, Sources] | str:
+    """A board as a Device and its sources; or, where it gives nothing, a line that says so."""
+    name = str(ask(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU")
+    uuid = ask(pynvml.nvmlDeviceGetUUID, handle)
+    if uuid is None:
+        return f"GPU {index} ({name}) does not tell its UUID: it is lost; reset it or reboot"
+    sources = probe(handle, name)
+    if sources.best is None:
+        return f"GPU {index} ({name}) gives neither energy nor power"
+    module = sources.scope == MODULE_SCOPE
+    limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    device = Device(
+        key=f"g{index}",
+        id=str(uuid),
+        name=name,
+        kind="other" if module else "gpu",
+        scope="module" if module else "gpu",
+        source=sources.best,
+        index=index,
+        limit_w=limit * MILLI if limit else None,
+        average_window_s=AVERAGE_WINDOW_S if sources.average else 0.0,
+        details=_details(handle, sources),
+    )
+    return device, sources
+
+
+def _details(handle: Any, sources: Sources) -> dict[str, Any]:
+    found = {
+        "counter": sources.counter,
+        "instant": sources.instant,
+        "average": sources.average,
+        "legacy_power": "instant" if legacy_is_instant(handle) else "average",
+        "driver": ask(pynvml.nvmlSystemGetDriverVersion),
+        "memory_b": getattr(ask(pynvml.nvmlDeviceGetMemoryInfo, handle), "total", None),
+        "mig": mig_enabled(handle),
+    }
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def mig_enabled(handle: Any) -> bool:
+    """Whether the board is cut into MIG slices; its readings are the whole board's all the same."""
+    mode = ask(pynvml.nvmlDeviceGetMigMode, handle)
+    return bool(mode and mode[0])

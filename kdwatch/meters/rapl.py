@@ -1,0 +1,121 @@
+"""CPU packages and their memory through the kernel's powercap counters (RAPL)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from kdwatch.meters.base import Device, Reading, SensorEvent
+from kdwatch.meters.rapl_mirrors import MirrorWatch
+from kdwatch.meters.rapl_zones import Zone
+
+MICRO = 1e-6
+SYSTEMATIC = 0.05
+
+
+class Counter(Protocol):
+    """One open energy counter."""
+
+    device: Device
+
+    def read_j(self) -> float | None:
+        """Joules, or None where it cannot be read now."""
+
+    def close(self) -> None:
+        """Release it."""
+
+
+class ZoneCounter:
+    """The counter of one powercap zone, kept open: a read is one system call."""
+
+    def __init__(self, device: Device, zone: Zone) -> None:
+        self.device = device
+        self._path = zone.energy_path
+        self._fd: int | None = None
+
+    def read_j(self) -> float | None:
+        """Joules; a file that went away is opened again."""
+        try:
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            return int(os.pread(self._fd, 32, 0)) * MICRO
+        except (OSError, ValueError):
+            self.close()
+            return None
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class RaplMeter:
+    """All zones that count once. One read that fails costs that zone that poll, nothing else."""
+
+    name = "rapl"
+    period_s = 1.0
+
+    def __init__(self, counters: Sequence[Counter], clock: Callable[[], float] = time.monotonic) -> None:
+        self._counters = list(counters)
+        self.devices: Sequence[Device] = [c.device for c in counters]
+        self._clock = clock
+        self._events: list[SensorEvent] = []
+        self._lost: set[str] = set()
+        self._mirrors = MirrorWatch([d for d in self.devices if d.kind == "cpu"])
+
+    def poll(self) -> Sequence[Reading]:
+        """Read every zone once."""
+        readings = [self._read(counter) for counter in self._counters]
+        for mirror, of in self._mirrors.check({r.key: r.counter_j for r in readings}):
+            text = f"{mirror.name} repeats {of.name} (one socket's counter on every die): counted once"
+            self._events.append(SensorEvent(mirror.key, self._clock(), "discarded", text))
+        return [r for r in readings if r.key not in self._mirrors.found]
+
+    def _read(self, counter: Counter) -> Reading:
+        key = counter.device.key
+        joules, t = counter.read_j(), self._clock()
+        if joules is None and key not in self._lost:
+            self._lost.add(key)
+            self._events.append(SensorEvent(key, t, "lost", f"{counter.device.id} cannot be read"))
+        elif joules is not None and key in self._lost:
+            self._lost.discard(key)
+            self._events.append(SensorEvent(key, t, "recovered", f"{counter.device.id} can be read again"))
+        return Reading(key, t, joules)
+
+    def edge(self) -> Sequence[Reading]:
+        """One poll: the registers are renewed about every millisecond."""
+        return self.poll()
+
+    def info(self) -> dict[str, dict[str, Any]]:
+        """Nothing slower than the counters."""
+        return {}
+
+    def drain_events(self) -> Sequence[SensorEvent]:
+        """Events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def close(self) -> None:
+        """Close the files."""
+        for counter in self._counters:
+            counter.close()
+
+
+def device_of(zone: Zone, number: int) -> Device:
+    """A zone as a device; `number` counts packages."""
+    dram = zone.name == "dram"
+    return Device(
+        key=f"{'dram' if dram else 'cpu'}{number}",
+        id=zone.id,
+        name=f"{zone.package} {zone.name}" if dram else zone.name,
+        kind="dram" if dram else "cpu",
+        scope="dram" if dram else "package",
+        source="counter",
+        index=number,
+        wrap_j=zone.range_j(),
+        systematic=SYSTEMATIC,
+        details={"interface": "powercap", "control": zone.control},
+    )

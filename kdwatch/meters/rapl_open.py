@@ -1,0 +1,86 @@
+"""Open the CPU's energy counters: powercap, else perf events; and say what is closed and how to open it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kdwatch.meters import perf_energy
+from kdwatch.meters.rapl import Counter, ZoneCounter, device_of
+from kdwatch.meters.rapl_mirrors import mirrors
+from kdwatch.meters.rapl_zones import Zone, broken_links, candidates, choose, root_path
+
+FIX = (
+    "as root: `chmod a+r {path}` until the next boot; for good, a udev rule that gives a group the right "
+    "(docs/sensors.md has it); or `setcap cap_perfmon=ep` on the Python binary and kernel.perf_event_paranoid=0"
+)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The counters and how it went."""
+
+    counters: list[Counter] = field(default_factory=list)
+    status: str = "unavailable"
+    """`ok`, `warn` or `unavailable`."""
+    text: str = ""
+    fix: str | None = None
+
+
+def open_rapl(root: Path | None = None) -> Opened:
+    """The CPU counters of this machine. Never raises."""
+    root = root or root_path()
+    good, closed = choose(candidates(root))
+    if good:
+        return _powercap(good, closed)
+    counters: list[Counter] = list(perf_energy.open_counters())
+    if counters:
+        return Opened(counters, "ok", f"{_count(counters)} through perf_event (powercap is closed)")
+    if closed:
+        names = ", ".join(str(z.energy_path) for z in closed)
+        return Opened([], "unavailable", f"no permission to read {names}", FIX.format(path=closed[0].energy_path))
+    return _nothing(root)
+
+
+def _powercap(good: Sequence[Zone], closed: Sequence[Zone]) -> Opened:
+    counters, notes = _counters(good)
+    if closed:
+        notes.append("no permission to read " + ", ".join(str(z.energy_path) for z in closed))
+    rangeless = [c.device.name for c in counters if c.device.wrap_j is None]
+    if rangeless:
+        notes.append(f"max_energy_range_uj of {', '.join(rangeless)} cannot be read: a wrap counts as a reset")
+    fix = FIX.format(path=closed[0].energy_path) if closed else None
+    return Opened(counters, "warn" if notes else "ok", "; ".join([_count(counters), *notes]), fix)
+
+
+def _counters(zones: Sequence[Zone]) -> tuple[list[Counter], list[str]]:
+    """A counter for each zone, without packages that mirror another one (and their memory)."""
+    packages = [z for z in zones if z.name == z.package]
+    numbers = {z.package: n for n, z in enumerate(packages)}
+    opened = {z.id: ZoneCounter(device_of(z, numbers.get(z.package, len(packages))), z) for z in zones}
+    repeated = mirrors([opened[z.id].read_j for z in packages])
+    notes = []
+    for mirror, original in repeated.items():
+        notes.append(f"{packages[mirror].name} repeats {packages[original].name}: counted once")
+        dropped = opened.pop(packages[mirror].id)
+        dropped.close()
+    return list(opened.values()), notes
+
+
+def _count(counters: Sequence[Counter]) -> str:
+    packages = sum(c.device.kind == "cpu" for c in counters)
+    dram = len(counters) - packages
+    return f"{packages} CPU package{'' if packages == 1 else 's'}" + (f", {dram} memory zones" if dram else "")
+
+
+def _nothing(root: Path) -> Opened:
+    dangling = broken_links(root)
+    if dangling:
+        text = f"{dangling[0]} leads nowhere: the container lacks what it points to"
+        return Opened([], "unavailable", text, "mount /sys/devices/virtual/powercap into the container as well")
+    if not root.exists():
+        text = f"{root} does not exist: a virtual machine, a container, or a CPU without RAPL"
+    else:
+        text = f"{root} holds no package zone: a virtual machine, a container, or a CPU without RAPL"
+    return Opened([], "unavailable", text)
