@@ -1,0 +1,1 @@
+"""Pure functions from a Frame to lines of text with tones; screens and plain output share them."""

@@ -1,0 +1,1 @@
+"""Widgets that draw lines of text and send only the rows that changed."""
