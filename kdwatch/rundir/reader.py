@@ -124,6 +124,10 @@ class RunReader:
         """Every readable checkpoint, oldest first."""
         return [c for path in self.checkpoint_files().values() if (c := load_checkpoint(path))]
 
+    def checkpoint_numbered(self, number: int) -> dict[str, Any] | None:
+        """One checkpoint, or None where it is missing or damaged."""
+        return load_checkpoint(self.path / layout.CHECKPOINTS / f"{number:06d}.json")
+
     def checkpoint(self, until: float | None = None) -> dict[str, Any] | None:
         """The newest readable checkpoint (not after run time `until`); None where there is none."""
         for path in reversed(self.checkpoint_files().values()):

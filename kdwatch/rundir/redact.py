@@ -103,6 +103,11 @@ def mask_mapping(data: Any) -> Any:
 def _mask_entry(key: str, value: Any) -> Any:
     if key == "env" and isinstance(value, Mapping):
         return dict.fromkeys(value, MASK)
-    if is_secret_name(key) and isinstance(value, str | int | float) and not isinstance(value, bool):
+    if is_secret_name(key) and value and (isinstance(value, str) or _is_secret_number(key, value)):
         return MASK
     return mask_mapping(value)
+
+
+def _is_secret_number(key: str, value: Any) -> bool:
+    """A password may be all digits; a number of tokens is a count."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and "token" not in key.lower()

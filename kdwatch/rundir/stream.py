@@ -32,6 +32,8 @@ class SampleStream:
         self._run = run
         self._on_error = on_error
         self._rows: list[str] = []
+        self.newest = 0.0
+        """Run time of the newest row."""
         self._open(number)
 
     def _open(self, number: int) -> None:
@@ -45,6 +47,7 @@ class SampleStream:
         if "nan" in text or "inf" in text:
             text = ",".join([cell(v) for v in values])
         self._rows.append(f"{t_s:.6f},{text}\n")
+        self.newest = t_s
 
     def flush(self) -> None:
         """Hand all rows to the file in one write."""

@@ -59,7 +59,7 @@ class RunWriter:
         self._events = AppendFile(path / EVENTS, self._disk_error)
         self._rollups = AppendFile(path / ROLLUPS, self._disk_error)
         self._sealer = Sealer(self._rollups, manifest.get("devices") or (), self._disk_error)
-        self._flushed = 0.0
+        self._flushed = self._newest = 0.0
 
     @classmethod
     def create(cls, path: Path, manifest: dict[str, Any]) -> RunWriter:
@@ -102,6 +102,7 @@ class RunWriter:
         `t` is run time; None means now.
         """
         found = {"t": round(self.now() if t is None else t, 6), "type": type, **fields}
+        self._newest = max(self._newest, found["t"])
         self._events.write(to_json(found).encode() + b"\n")
         return found
 
@@ -114,6 +115,7 @@ class RunWriter:
         self._streams[stream].add(t_s, values)
         if t_s - self._flushed >= FLUSH_S or t_s < self._flushed:
             self._flushed = t_s
+            self._newest = max(self._newest, t_s)
             self._flush_rows()
 
     def flush(self) -> None:
@@ -132,8 +134,9 @@ class RunWriter:
         """
         number = self._number
         self._number += 1
+        self._newest = max([self._newest, *(stream.newest for stream in self._streams.values())])
         closed = [stream.rotate(self._number) for stream in self._streams.values()]
-        body = {"number": number, "t": self.now(), "events_offset": self._events.size, "ledger": ledger_state}
+        body = {"number": number, "t": self._newest, "events_offset": self._events.size, "ledger": ledger_state}
         try:
             write_whole(self.path / CHECKPOINTS / f"{number:06d}.json", to_json(body).encode())
         except OSError as problem:

@@ -1,0 +1,206 @@
+"""A cumulative energy counter as it really behaves: it ticks, wraps, resets, freezes, lies and goes missing."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kdwatch.ledger.power import PowerTrack, Reach
+
+STALE_S = 2.0
+"""A counter without a tick for this long while power flows is frozen or lost."""
+FROZEN_SHARE = 0.5
+"""A counter that resumes with less than this share of the power's energy stood still in between."""
+FAST_S = 0.005
+"""A counter that updates at least this often is current at every reading (RAPL: about 1 ms)."""
+SLACK_J = 5.0
+SLACK_S = 0.25
+HELD_ENTRIES = 4
+
+
+class Tick(NamedTuple):
+    """The counter changed somewhere in `low < t <= high`; the sums hold from that moment on."""
+
+    low: float
+    high: float
+    joules: float
+    """Unwrapped energy since the first reading, bridges included."""
+    bridged_j: float
+    """Part of `joules` that came from power."""
+    uncovered_s: float
+    """Time that neither counter nor power covers."""
+
+    @property
+    def t(self) -> float:
+        """Best guess of the moment."""
+        return 0.5 * (self.low + self.high)
+
+
+class CounterTrack:
+    """Raw readings in, ticks out.
+
+    A wrap is taken out by the zone's own range. A decrease that is no wrap, and an increase that the device's
+    largest power cannot explain, wait for the next reading: if that fits the old base, the odd value is
+    discarded; if it fits the odd one, the counter was reset, and the time in between is bridged by power
+    where there is some, else it is uncovered.
+    """
+
+    __slots__ = (
+        "_highs", "flag", "limit_w", "power", "raw", "read_t", "reading_s", "refresh_s", "suspect", "ticks", "wrap_j",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        power: PowerTrack,
+        flag: Callable[[str, float], None],
+        limit_w: float,
+        wrap_j: float | None = None,
+        refresh_s: float = 0.1,
+    ) -> None:
+        self.power = power
+        self.flag = flag
+        self.limit_w = limit_w
+        """More than this is impossible."""
+        self.wrap_j = wrap_j
+        self.refresh_s = refresh_s
+        """Longest time between two updates of a healthy counter."""
+        self.raw: float | None = None
+        self.read_t = 0.0
+        self.suspect: tuple[float, float] | None = None
+        self.ticks: list[Tick] = []
+        self._highs: list[float] = []
+
+    def add(self, t: float, raw: float) -> None:
+        """Take a reading at time `t`; the power of that time must be in already."""
+        if raw < 0.0:
+            self.flag("discarded", t)
+            return
+        if self.raw is None:
+            self._first(t, raw)
+            return
+        if t <= self.read_t:
+            return
+        if raw == self.raw and self.suspect is None:
+            self._still(t)
+            return
+        step = self._step(self.raw, raw, self.ticks[-1].high, t)
+        if step is not None:
+            if self.suspect is not None:
+                self.flag("discarded", self.suspect[0])
+                self.suspect = None
+            self._advance(t, raw, step)
+        else:
+            self._odd(t, raw)
+
+    def _first(self, t: float, raw: float) -> None:
+        self.raw, self.read_t = raw, t
+        before = self.power.reach(t) if self.power.first_t is not None and self.power.first_t < t else None
+        joules, uncovered = (before.joules, before.uncovered_s) if before else (0.0, 0.0)
+        self._append(Tick(t - self.refresh_s, t, joules, joules, uncovered))
+
+    def _append(self, tick: Tick) -> None:
+        self.ticks.append(tick)
+        self._highs.append(tick.high)
+
+    def _step(self, old: float, new: float, since: float, t: float) -> float | None:
+        """Joules from one reading to the next; None where no healthy counter does that."""
+        step = new - old
+        if step < 0.0 and self.wrap_j is not None:
+            step += self.wrap_j
+        if step < 0.0 or step > self.limit_w * (t - since + SLACK_S) + SLACK_J:
+            return None
+        return step
+
+    def _advance(self, t: float, raw: float, step: float) -> None:
+        last = self.ticks[-1]
+        low = max(self.read_t, t - self.refresh_s) if t - self.read_t < STALE_S else self.read_t
+        self.raw, self.read_t = raw, t
+        if step == 0.0:
+            self._still(t)
+            return
+        if t - last.high > STALE_S:
+            bridge = self._bridge(last, t)
+            if bridge.uncovered_s < 0.1 * (t - last.high) and step < FROZEN_SHARE * bridge.joules:
+                self.flag("frozen", t)
+                self._append_bridge(last, t, bridge)
+                return
+        self._append(Tick(low, t, last.joules + step, last.bridged_j, last.uncovered_s))
+
+    def _still(self, t: float) -> None:
+        """The counter did not move: news only where it would have, had energy flowed."""
+        self.read_t = t
+        if self.refresh_s <= FAST_S:
+            self._append(self.ticks[-1]._replace(low=t - self.refresh_s, high=t))
+
+    def _odd(self, t: float, raw: float) -> None:
+        if self.suspect is not None:
+            at, base = self.suspect
+            step = self._step(base, raw, at, t)
+            if step is not None:
+                self._reset(at)
+                self.suspect = None
+                self.raw, self.read_t = base, at
+                self._advance(t, raw, step)
+                return
+            self.flag("discarded", at)
+        self.suspect = (t, raw)
+
+    def _reset(self, t: float) -> None:
+        last = self.ticks[-1]
+        self.flag("reset", t)
+        self._append_bridge(last, t, self._bridge(last, t))
+
+    def _bridge(self, last: Tick, t: float) -> Reach:
+        """What power says of the time since a tick."""
+        if self.power.first_t is None:
+            return Reach(0.0, t - last.t, 0.0)
+        now, then = self.power.reach(t), self.power.reach(last.t)
+        return Reach(
+            max(0.0, now.joules - then.joules), now.uncovered_s - then.uncovered_s, now.variance - then.variance
+        )
+
+    def _append_bridge(self, last: Tick, t: float, bridge: Reach) -> None:
+        self._append(
+            Tick(
+                t - 1e-3,
+                t,
+                last.joules + bridge.joules,
+                last.bridged_j + bridge.joules,
+                last.uncovered_s + bridge.uncovered_s,
+            )
+        )
+
+    def around(self, t: float) -> tuple[Tick | None, Tick | None]:
+        """The last tick seen at or before `t` and the first seen after."""
+        at = bisect_right(self._highs, t)
+        return (self.ticks[at - 1] if at else None), (self.ticks[at] if at < len(self.ticks) else None)
+
+    def nearest(self, t: float, count: int = 3) -> tuple[list[Tick], list[Tick]]:
+        """Up to `count` ticks seen at or before `t` and as many seen after, the nearest first."""
+        at = bisect_right(self._highs, t)
+        return self.ticks[max(0, at - count) : at][::-1], self.ticks[at : at + count]
+
+    def prune(self, before: float) -> None:
+        """Forget ticks before a time, keeping a few."""
+        cut = min(bisect_right(self._highs, before), len(self._highs) - HELD_ENTRIES)
+        if cut > 0:
+            del self.ticks[:cut], self._highs[:cut]
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, as JSON."""
+        return {
+            "raw": self.raw,
+            "read_t": self.read_t,
+            "suspect": self.suspect,
+            "ticks": [list(x) for x in self.ticks],
+            "refresh_s": self.refresh_s,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
+        self.raw, self.read_t = state["raw"], float(state["read_t"])
+        self.suspect = tuple(state["suspect"]) if state["suspect"] else None
+        self.ticks = [Tick(*map(float, x)) for x in state["ticks"]]
+        self._highs = [x.high for x in self.ticks]
+        self.refresh_s = float(state["refresh_s"])

@@ -1,0 +1,129 @@
+"""Energy of one device up to a moment: the counter's ticks around it, and power for what lies between.
+
+The counter is exact at its ticks. From the tick before the moment power leads forward, from the tick after it
+backward. Both are estimates of the same number with independent errors, so they are averaged by inverse
+variance: next to a well-timed tick that tick decides; where power steps, the side without the step does.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from kdwatch.ledger.counter import STALE_S, CounterTrack, Tick
+from kdwatch.ledger.power import PowerTrack
+
+NOISE_W = 1.0
+"""Noise of a power reading, in watts, at least."""
+AGE_S = 0.02
+"""A power value may be this old when it is read."""
+
+
+class Level(NamedTuple):
+    """Cumulative energy of one device at one moment."""
+
+    t: float
+    joules: float
+    bridged_j: float
+    """Part of a counter's energy that power stands in for."""
+    uncovered_s: float
+    variance: float
+    """Of this level as an edge, in square joules."""
+    power_j: float | None
+    """Integrated power up to the same moment, for the cross-check; None where there is none."""
+    average_j: float = 0.0
+    """Integrated averaged power up to the same moment, likewise."""
+
+
+def level_of_counter(counter: CounterTrack, power: PowerTrack, t: float) -> Level:
+    """Energy at `t` of a device with a counter."""
+    before, after = counter.around(t)
+    integrated = power.reach(t).joules if power.first_t is not None else None
+    if before is None and after is None:
+        return Level(t, 0.0, 0.0, 0.0, 0.0, integrated)
+    if power.first_t is None:
+        return _without_power(counter, before, after, t)
+    if after is None or before is None:
+        tick = before or after
+        assert tick is not None
+        return _one_sided(power, tick, t, integrated)
+    joules, variance = _merge(counter, power, t)
+    share = (joules - before.joules) / (after.joules - before.joules) if after.joules > before.joules else 0.0
+    return Level(
+        t,
+        joules,
+        before.bridged_j + share * (after.bridged_j - before.bridged_j),
+        before.uncovered_s + share * (after.uncovered_s - before.uncovered_s),
+        variance,
+        integrated,
+    )
+
+
+def _merge(counter: CounterTrack, power: PowerTrack, t: float) -> tuple[float, float]:
+    """Inverse-variance mean of the best estimate from either side, kept between the nearest ticks."""
+    earlier, later = counter.nearest(t)
+    forward, v_forward = min((_from_tick(power, tick, t) for tick in earlier), key=lambda e: e[1])
+    backward, v_backward = min((_from_tick(power, tick, t) for tick in later), key=lambda e: e[1])
+    weight = v_backward / (v_forward + v_backward)
+    joules = weight * forward + (1.0 - weight) * backward
+    variance = v_forward * v_backward / (v_forward + v_backward)
+    low = earlier[0].joules if earlier[0].high <= t else -math.inf
+    high = next((tick.joules for tick in later if tick.low >= t), math.inf)
+    return min(max(joules, low), high), variance
+
+
+def _from_tick(power: PowerTrack, tick: Tick, t: float) -> tuple[float, float]:
+    """Energy at `t` led from a tick by power, and its variance."""
+    here, there = power.reach(t), power.reach(tick.t)
+    joules = tick.joules + here.joules - there.joules
+    watts = power.watts_at(tick.t) or 0.0
+    timing = (tick.high - tick.low) * max(watts, NOISE_W)
+    span = abs(t - tick.t)
+    age = min(AGE_S, span) * power.spread(min(t, tick.t), max(t, tick.t))
+    steps = abs(here.variance - there.variance)
+    noise = NOISE_W * span
+    return joules, (timing * timing + age * age) / 12.0 + steps + noise * noise + 1e-9
+
+
+def _one_sided(power: PowerTrack, tick: Tick, t: float, integrated: float | None) -> Level:
+    joules, variance = _from_tick(power, tick, t)
+    here, there = power.reach(t), power.reach(tick.t)
+    uncovered = max(0.0, here.uncovered_s - there.uncovered_s)
+    bridged = max(0.0, joules - tick.joules) if t - tick.high > STALE_S else 0.0
+    if t >= tick.t:
+        joules = max(joules, tick.joules)
+    return Level(t, joules, tick.bridged_j + bridged, tick.uncovered_s + uncovered, variance, integrated)
+
+
+def _without_power(counter: CounterTrack, before: Tick | None, after: Tick | None, t: float) -> Level:
+    """A counter alone (RAPL): straight lines between readings, held for a little beyond the last."""
+    if before is None or after is None:
+        tick = before or after
+        assert tick is not None
+        watts = _last_watts(counter, tick)
+        held = max(-STALE_S, min(t - tick.t, STALE_S))
+        uncovered = max(0.0, abs(t - tick.t) - STALE_S)
+        edge = watts * held
+        return Level(t, tick.joules + edge, tick.bridged_j, tick.uncovered_s + uncovered, edge * edge / 12.0, None)
+    span = after.t - before.t
+    share = min(1.0, max(0.0, (t - before.t) / span)) if span > 0 else 0.0
+    step = after.joules - before.joules
+    timing = 0.5 * (before.high - before.low + after.high - after.low) / span if span > 0 else 1.0
+    error = step * (min(share, 1.0 - share) + min(timing, 1.0))
+    return Level(
+        t,
+        before.joules + share * step,
+        before.bridged_j + share * (after.bridged_j - before.bridged_j),
+        before.uncovered_s + share * (after.uncovered_s - before.uncovered_s),
+        error * error / 12.0 + 1e-9,
+        None,
+    )
+
+
+def _last_watts(counter: CounterTrack, tick: Tick) -> float:
+    """Mean power around a tick at the end of the record, from its neighbour."""
+    at = counter.ticks.index(tick)
+    other = counter.ticks[at - 1] if at else (counter.ticks[1] if len(counter.ticks) > 1 else None)
+    if other is None or other.t == tick.t:
+        return 0.0
+    return abs((tick.joules - other.joules) / (tick.t - other.t))

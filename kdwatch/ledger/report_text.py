@@ -1,0 +1,143 @@
+"""The report as text for a terminal of 80 columns. Everything from the run passes `clean`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kdwatch.ledger.units import KWH_J, format_duration, format_energy, format_number, three_digits
+from kdwatch.rundir.text import clean
+
+MARKS = {"counter": "", "integrated": "", "estimated": "~", "imported": ""}
+
+
+def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """The whole text, line by line."""
+    yield from _head(report)
+    yield ""
+    yield from _stages(report)
+    yield ""
+    yield from _devices(report)
+    yield ""
+    yield from _sums(report)
+    yield from _quality(report)
+    yield from _reuse(report)
+    if report["warnings"]:
+        yield ""
+        yield "Warnings"
+        for warning in report["warnings"]:
+            yield f"  {clean(warning['code'], 24)}: {clean(warning['text'], 300)}"
+
+
+def _head(report: Mapping[str, Any]) -> Iterator[str]:
+    name = clean(report.get("name") or "", 40)
+    parts = [clean(report.get("run_id"), 60), name, clean(report.get("regime") or "", 20), clean(report["status"], 20)]
+    yield "  ".join(p for p in parts if p)
+    yield f"started {clean(report.get('started_at') or 'n/a', 30)}, {format_duration(report['duration_s'])}"
+    if report.get("protocol") == "paper":
+        yield "protocol: the paper's (docs/protocol.md)"
+
+
+def _energy(joules: float | None, estimated: float | None) -> str:
+    mark = "~" if joules is not None and estimated else ""
+    return mark + format_energy(joules)
+
+
+def _stages(report: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{'STAGE':<18} {'STATUS':<11} {'TIME':>7} {'MEAN W':>7} {'ENERGY':>9} {'SHARE':>6} {'TOK/S':>7} {'J/TOK':>7}"
+    total = report["total_j"]
+    for stage in report["stages"]:
+        energy = stage["energy_j"]
+        share = f"{energy['total'] / total:.0%}" if total and energy["total"] is not None else "n/a"
+        yield (
+            f"{clean(stage['name'], 18):<18} {clean(stage['status'], 11):<11} {format_duration(stage['duration_s']):>7}"
+            f" {_watts(stage['mean_w']):>7} {_energy(energy['total'], energy['estimated']):>9} {share:>6}"
+            f" {format_number(stage['tokens_per_s']):>7} {_per_token(stage['j_per_token']):>7}"
+        )
+        yield from _stage_notes(stage)
+
+
+def _stage_notes(stage: Mapping[str, Any]) -> Iterator[str]:
+    reused = stage.get("reused_from")
+    if reused:
+        made = format_energy(reused.get("energy_j"))
+        artifact = clean(reused.get("artifact") or "n/a", 12)
+        yield f"  reused: artifact {artifact} of run {clean(reused.get('run') or 'n/a', 32)}, {made} when made"
+    if stage["exit_code"] not in (None, 0):
+        yield f"  exit code {stage['exit_code']}"
+    if stage["energy_j"]["missing"] and stage["energy_j"]["total"] is not None:
+        yield f"  not known: {', '.join(clean(m, 20) for m in stage['energy_j']['missing'])}"
+    phases = ", ".join(f"{clean(k, 20)} {format_duration(v)}" for k, v in stage["phases_s"].items())
+    if phases:
+        yield f"  {phases}"
+
+
+def _watts(value: float | None) -> str:
+    return "n/a" if value is None else three_digits(value)
+
+
+def _per_token(value: float | None) -> str:
+    if value is None:
+        return "n/a"
+    return three_digits(value) if value >= 0.001 else f"{value:.1e}"
+
+
+def _devices(report: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{'DEVICE':<32} {'ENERGY':>10} {'UNATTRIB.':>10} {'SOURCE':<10} {'SCOPE':<9} COVER"
+    for device in report["devices"]:
+        mark = MARKS.get(device["source"], "")
+        energy = format_energy(device["total_j"])
+        shown = mark + energy if device["total_j"] is not None else energy
+        cover = f"{device['coverage']:.0%}" if device["coverage"] is not None else "n/a"
+        name = clean(device["name"], 32)
+        yield (
+            f"{name:<32} {shown:>10} {format_energy(device['unattributed_j']):>10} {clean(device['source'], 10):<10}"
+            f" {clean(device['scope'], 9):<9} {cover:>5}"
+        )
+
+
+def _sums(report: Mapping[str, Any]) -> Iterator[str]:
+    total = report["total_j"]
+    kwh = f" = {three_digits(total / KWH_J)} kWh" if total is not None else ""
+    estimated = any(v == "estimated" for v in report["sources"].values())
+    yield f"unattributed  {format_energy(report['unattributed_j'])}"
+    yield f"total         {format_energy(total)}{kwh}" + ("   (~ contains estimates)" if estimated else "")
+    if report["budget_j"] is not None:
+        used = f", {total / report['budget_j']:.0%} used" if total is not None and report["budget_j"] else ""
+        yield f"budget        {format_energy(report['budget_j'])}{used}"
+    if report["pue"] is not None:
+        yield f"facility      {_kwh(report['facility_kwh'])} with PUE {report['pue']:g}"
+    if report["grid_g_per_kwh"] is not None:
+        co2 = report["co2e_kg"]
+        shown = "n/a" if co2 is None else f"{three_digits(co2 * 1000)} g" if co2 < 1 else f"{three_digits(co2)} kg"
+        yield f"CO2e          {shown} at {report['grid_g_per_kwh']:g} g/kWh"
+        yield f"              {clean(report['grid_source'], 200)}"
+
+
+def _kwh(value: float | None) -> str:
+    return "n/a" if value is None else f"{three_digits(value)} kWh"
+
+
+def _quality(report: Mapping[str, Any]) -> Iterator[str]:
+    quality = report["quality"]
+    if not quality:
+        return
+    q = quality.get("q")
+    yield f"quality Q     {'n/a' if q is None else f'{q:.3f}'}"
+    for name, scores in quality.get("benchmarks", {}).items():
+        student, teacher = (scores.get(k) for k in ("student", "teacher"))
+        yield f"  {clean(name, 24):<24} student {_score(student)}, teacher {_score(teacher)}"
+
+
+def _score(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.3f}"
+
+
+def _reuse(report: Mapping[str, Any]) -> Iterator[str]:
+    reuse = report["teacher_reuse"]
+    if reuse:
+        share = format_energy(reuse["teacher_j_share"])
+        yield (
+            f"teacher       E_teacher/N = {share}: {format_energy(reuse['teacher_j'])} over"
+            f" {reuse['reuse_count']} uses of artifact {clean(reuse['artifact'], 12)}"
+        )
