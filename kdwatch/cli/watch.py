@@ -1,0 +1,41 @@
+"""`kdwatch watch`: look at a run, live or finished."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from kdwatch.cli import common
+from kdwatch.cli.errors import one_line_errors
+
+
+@click.command("watch")
+@click.argument("run", default="last")
+@click.option("--once", is_flag=True, help="Print one frame and return.")
+@click.option("--plain", "--no-screen", "plain", is_flag=True, help="Plain lines instead of the screen.")
+@one_line_errors
+def watch(run: str, once: bool, plain: bool) -> None:
+    """Show a run, live or finished. Closing it changes nothing in the run.
+
+    RUN is a directory, an id, the beginning of an id, or `last`.
+
+    \b
+    kdwatch watch
+    kdwatch watch last --once
+    kdwatch watch 20250131-1425 --plain
+    """
+    from kdwatch.rundir.paths import resolve_run
+
+    path = resolve_run(run)
+    if once:
+        from kdwatch.tui import plain as text
+
+        common.die_of_pipe()
+        click.echo(text.frame(path), nl=False)
+        return
+    if common.wants_screen(plain):
+        common.show(path, screen=True)
+        return
+    if common.follow(path) == "left":
+        sys.exit(130)

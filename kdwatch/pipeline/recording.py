@@ -1,0 +1,190 @@
+"""The recorder's one door to the run directory and the live ledger: both always see the same."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kdwatch.ledger.core import Ledger, Totals
+from kdwatch.meters.base import Device, Reading
+from kdwatch.rundir.writer import RunWriter
+
+log = logging.getLogger("kdwatch.recorder")
+
+SAME_ROW_S = 0.002
+"""Readings of one poll that lie closer than this share a row."""
+SEAL_S = 600.0
+"""Length of a segment in seconds."""
+
+
+def columns_of(devices: Sequence[Device], first: Sequence[Reading]) -> list[tuple[str, str]]:
+    """(device key, field) of each column of a meter's stream: what its devices should give, and what they gave."""
+    given = {
+        (r.key, name) for r in first for name in ("counter_j", "power_w", "average_w") if getattr(r, name) is not None
+    }
+    columns = []
+    for device in devices:
+        expected = {
+            "counter_j": device.source == "counter",
+            "power_w": device.kind in ("gpu", "other") or device.source != "counter",
+            "average_w": device.average_window_s > 0,
+        }
+        columns += [(device.key, name) for name, due in expected.items() if due or (device.key, name) in given]
+    return columns
+
+
+SUFFIX = {"counter_j": "_j", "power_w": "_w", "average_w": "_avg_w"}
+
+
+class Recording:
+    """Writes events and samples and feeds the ledger, from any thread.
+
+    A fault of the ledger costs the live numbers, never the record: it is logged, and a warning event says so once.
+    """
+
+    def __init__(self, writer: RunWriter) -> None:
+        self.writer = writer
+        self.ledger = Ledger(writer.manifest)
+        self._lock = threading.RLock()
+        self._origin = float(writer.manifest["clock"]["monotonic_origin"])
+        self._places: dict[str, dict[tuple[str, str], int]] = {}
+        self._ledger_failed = False
+        self._warned: set[tuple[Any, ...]] = set()
+        self._sealed_t = 0.0
+        self.tap: Callable[[Sequence[Reading]], None] | None = None
+        """Sees every reading too (idle baseline)."""
+
+    def run_time(self, monotonic: float) -> float:
+        """Run time of a CLOCK_MONOTONIC reading."""
+        return monotonic - self._origin
+
+    def now(self) -> float:
+        """Run time now."""
+        return self.writer.now()
+
+    def event(self, type: str, t: float | None = None, **fields: Any) -> None:
+        """Record one event; `t` is run time, None means now. Fields that are None stay (null is an answer)."""
+        with self._lock:
+            found = self.writer.event(type, t, **fields)
+            self._guarded(lambda: self.ledger.event(found))
+
+    def warn(self, code: str, text: str, **fields: Any) -> None:
+        """Record a warning, once for each code, text, stage and device."""
+        key = (code, text, fields.get("stage"), fields.get("device"))
+        with self._lock:
+            if key not in self._warned:
+                self._warned.add(key)
+                self.event("warning", code=code, text=text, **fields)
+
+    def open_stream(self, stream: str, devices: Sequence[Device], first: Sequence[Reading]) -> None:
+        """Begin a meter's stream."""
+        columns = columns_of(devices, first)
+        with self._lock:
+            self._places[stream] = {column: i for i, column in enumerate(columns)}
+            self.writer.open_stream(stream, [key + SUFFIX[name] for key, name in columns])
+
+    def open_table(self, stream: str, columns: Sequence[str]) -> None:
+        """Begin a stream of slow facts, which the ledger does not see."""
+        with self._lock:
+            self.writer.open_stream(stream, columns)
+
+    def row(self, stream: str, values: Sequence[Any]) -> None:
+        """Add a row to a stream of slow facts."""
+        with self._lock:
+            self.writer.sample(stream, self.writer.now(), values)
+
+    def readings(self, stream: str, readings: Sequence[Reading]) -> None:
+        """Record the readings of one poll or burst, in order of time."""
+        if not readings:
+            return
+        with self._lock:
+            if self.tap is not None:
+                self.tap(readings)
+            rows = sorted(readings, key=lambda r: r.t)
+            begin = 0
+            for i in range(1, len(rows) + 1):
+                if i == len(rows) or self._starts_row(rows, begin, i):
+                    self._row(stream, rows[begin:i])
+                    begin = i
+
+    @staticmethod
+    def _starts_row(rows: Sequence[Reading], begin: int, i: int) -> bool:
+        reading = rows[i]
+        return reading.t - rows[begin].t > SAME_ROW_S or any(r.key == reading.key for r in rows[begin:i])
+
+    def _row(self, stream: str, readings: Sequence[Reading]) -> None:
+        t = round((readings[0].t + readings[-1].t) / 2 - self._origin, 6)
+        places = self._places[stream]
+        values: list[float | None] = [None] * len(places)
+        for reading in readings:
+            key = reading.key
+            fields: list[float | None] = []
+            for name, value in (
+                ("counter_j", reading.counter_j),
+                ("power_w", reading.power_w),
+                ("average_w", reading.average_w),
+            ):
+                place = places.get((key, name)) if value is not None else None
+                if place is None:
+                    fields.append(None)
+                else:
+                    value = round(float(value), 3)  # type: ignore[arg-type]  # as the file holds it
+                    values[place] = value
+                    fields.append(value)
+            self._feed(t, key, *fields)
+        self.writer.sample(stream, t, values)
+
+    def _feed(self, t: float, key: str, *fields: float | None) -> None:
+        if self._ledger_failed:
+            return
+        try:
+            self.ledger.sample(t, key, *fields)
+        except Exception as error:
+            self._ledger_fault(error)
+
+    def _guarded(self, call: Any) -> Any:
+        if self._ledger_failed:
+            return None
+        try:
+            return call()
+        except Exception as error:
+            self._ledger_fault(error)
+            return None
+
+    def _ledger_fault(self, error: Exception) -> None:
+        self._ledger_failed = True
+        log.exception("ledger failed")
+        text = f"live accounting stopped ({type(error).__name__}); the record goes on and `kdwatch report` reads it"
+        self.writer.event("warning", code="ledger_fault", text=text)
+
+    def totals(self) -> Totals | None:
+        """Energy so far; None if the live ledger failed."""
+        with self._lock:
+            return self._guarded(lambda: self.ledger.totals(self.writer.now()))
+
+    def flush(self) -> None:
+        """Hand all rows to the files."""
+        with self._lock:
+            self.writer.flush()
+
+    def seal_if_due(self) -> None:
+        """Close the segments each ten minutes, with a checkpoint of the ledger."""
+        with self._lock:
+            if self.now() - self._sealed_t >= SEAL_S:
+                self.seal()
+
+    def seal(self) -> None:
+        """Close the segments now. Without a ledger there is no checkpoint, and segments stay open."""
+        with self._lock:
+            self._sealed_t = self.now()
+            if not self._ledger_failed:
+                state = self._guarded(self.ledger.state)
+                if state is not None:
+                    self.writer.seal(state)
+
+    def close(self) -> None:
+        """Flush and close all files."""
+        with self._lock:
+            self.writer.close()

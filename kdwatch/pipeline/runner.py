@@ -1,0 +1,219 @@
+"""Running a recipe: its stages one after the other, stored outputs reused, until done, stopped or out of budget."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kdwatch.ledger.core import Totals
+from kdwatch.pipeline import builtins, setup
+from kdwatch.pipeline.answers import answer
+from kdwatch.pipeline.artifacts import ArtifactStore
+from kdwatch.pipeline.guard import BudgetGuard, Guard
+from kdwatch.pipeline.housekeeping import Recorder
+from kdwatch.pipeline.manifest import stage_entry
+from kdwatch.pipeline.recipe_model import Recipe
+from kdwatch.pipeline.resolve import ResolvedStage, resolve
+from kdwatch.pipeline.stagerun import StageRun
+from kdwatch.rundir.errors import UsageProblem
+
+log = logging.getLogger("kdwatch.recorder")
+
+TICK_S = 0.1
+CONTROL_S = 0.3
+EXIT_CODES = {"completed": 0, "failed": 1, "over_budget": 3, "stopped": 143}
+
+
+class RecipeRun:
+    """State of a run of a recipe: what is asked of it, what runs now."""
+
+    def __init__(self, recorder: Recorder, recipe: Recipe, stages: list[ResolvedStage], env: Mapping[str, str]) -> None:
+        self.recorder = recorder
+        self.recording = recorder.recording
+        self.recipe = recipe
+        self.stages = stages
+        self.env = env
+        self.store = ArtifactStore()
+        self.budget_j = recipe.budget
+        self.guard: Guard | None = self._make_guard()
+        self.current: StageRun | None = None
+        self.skipped: set[str] = set()
+        self.without_output: set[str] = set()
+        """Stages that made no output that later ones could take."""
+        self.end_status: str | None = None
+        """Why the run ends before its time: `stopped` or `over_budget`."""
+        self.end_code = 0
+        self.end_reason: str | None = None
+        self._control_due = 0.0
+
+    def _make_guard(self) -> Guard | None:
+        return None if self.budget_j is None else BudgetGuard(self.budget_j)
+
+    # -- the run
+
+    def execute(self) -> tuple[str, int, str | None]:
+        """Run all stages; returns status, exit code and reason of the run."""
+        loop = self.recorder.loop
+        loop.catch((signal.SIGTERM, signal.SIGINT), self.on_signal)
+        loop.every(TICK_S, self.tick)
+        failed: str | None = None
+        for stage in self.stages:
+            reason = self._why_not(stage, failed)
+            if reason:
+                self.recording.event("stage_skipped", stage=stage.name, reason=reason)
+                self.without_output.add(stage.name)
+                continue
+            status = self._run_stage(stage)
+            if status not in ("completed", "reused"):
+                self.without_output.add(stage.name)
+            if status == "failed":
+                failed = stage.name
+        return self._verdict(failed)
+
+    def _why_not(self, stage: ResolvedStage, failed: str | None) -> str | None:
+        if self.end_status:
+            return self.end_reason or self.end_status
+        if failed:
+            return f"stage {failed} failed"
+        if stage.name in self.skipped:
+            return "skipped on request"
+        missing = sorted(set(stage.recipe.inputs.values()) & self.without_output)
+        return f"needs the output of {missing[0]}, which there is not" if missing else None
+
+    def _run_stage(self, stage: ResolvedStage) -> str:
+        self.current = StageRun(self, stage)
+        try:
+            return self.current.execute()
+        finally:
+            self.current = None
+
+    def _verdict(self, failed: str | None) -> tuple[str, int, str | None]:
+        if self.end_status:
+            return self.end_status, self.end_code, self.end_reason
+        if failed:
+            return "failed", EXIT_CODES["failed"], f"stage {failed} failed"
+        return "completed", 0, None
+
+    # -- what is asked of it
+
+    def on_signal(self, number: int) -> None:
+        """TERM and INT stop the run; a second one kills."""
+        if number in (signal.SIGTERM, signal.SIGINT):
+            name = signal.Signals(number).name
+            self.stop(f"{name} to the recorder", 128 + number, now=self.end_status is not None)
+
+    def stop(self, reason: str, code: int, status: str = "stopped", now: bool = False) -> None:
+        """End the run: the stage gets TERM, and KILL after its grace (now: KILL at once)."""
+        if self.end_status is None:
+            self.end_status, self.end_code, self.end_reason = status, code, reason
+        if self.current:
+            self.current.stop("stopped", now)
+
+    def tick(self) -> None:
+        """Requests, escalation, budget."""
+        now = self.recording.now()
+        if now >= self._control_due:
+            self._control_due = now + CONTROL_S
+            for request in self.recorder.take_control():
+                self._obey(request)
+        if self.current:
+            self.current.tick()
+        if self.guard and self.current and self.current.running:
+            totals = self.recording.totals()
+            if totals is not None:
+                self._guard(self.guard, totals)
+
+    def _guard(self, guard: Guard, totals: Totals) -> None:
+        verdict = guard.check(totals)
+        if verdict.warning:
+            code = "over_budget" if verdict.over else "budget"
+            if not verdict.over or not self._told_over:
+                self.recording.warn(code, verdict.warning)
+            self._told_over = self._told_over or verdict.over
+        if verdict.over and self.recipe.stop_over_budget and self.end_status is None:
+            self.stop("the energy budget is used up", EXIT_CODES["over_budget"], "over_budget")
+
+    _told_over = False
+
+    def _obey(self, request: Mapping[str, Any]) -> None:
+        action, stage = request.get("action"), request.get("stage")
+        now = bool(request.get("now"))
+        if action == "stop":
+            code = request.get("exit_code")
+            self.stop("stopped on request", code if code in (130, 143) else EXIT_CODES["stopped"], now=now)
+        elif action == "kill":
+            self.stop("killed on request", EXIT_CODES["stopped"], now=True)
+        elif action == "extend_budget":
+            self._extend(request.get("value"))
+        elif action == "skip":
+            self._skip(stage, now)
+        elif action == "stop_stage" and self.current and stage in (None, self.current.stage.name):
+            self.current.stop("stopped", now)
+
+    def _skip(self, stage: Any, now: bool) -> None:
+        """Skip a stage that is still to come, or end the one that runs as skipped."""
+        if self.current and stage in (None, self.current.stage.name):
+            self.current.stop("skipped", now)
+        elif isinstance(stage, str):
+            self.skipped.add(stage)
+
+    def _extend(self, value: Any) -> None:
+        """A new budget in joules; only upwards."""
+        ok = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        if ok and self.budget_j is not None and value > self.budget_j:
+            self.budget_j = float(value)
+            self.guard = self._make_guard()
+            self._told_over = False
+
+
+def record(spec: Mapping[str, Any]) -> int:
+    """Record a run of a recipe (the recorder's main). Returns its exit code."""
+    recipe = Recipe.model_validate(spec["recipe"])
+    recipe._path = Path(spec["recipe_path"]) if spec.get("recipe_path") else None
+    entries = [
+        stage_entry(
+            s.name,
+            s.kind or (builtins.get(s.uses).kind if s.uses else "other"),
+            s.uses,
+            s.argv,
+            s.gpus,
+            sorted(set(s.inputs.values())),
+        )
+        for s in recipe.stages
+    ]
+    accounting = {
+        "budget_j": recipe.budget,
+        "pue": recipe.pue,
+        "region": recipe.region,
+        "intensity_g_per_kwh": recipe.intensity,
+    }
+    env = {**os.environ, **recipe.env, **{k: v for s in recipe.stages for k, v in s.env.items()}}
+    recorder = setup.open_run(
+        spec,
+        name=recipe.name,
+        regime=recipe.regime,
+        stages=entries,
+        recipe=spec["recipe"],
+        environment=env,
+        workdir=recipe.folder,
+        accounting=accounting,
+    )
+    answer(run=str(recorder.run), pid=os.getpid())
+    setup.leave_launcher()
+    recorder.begin()
+    try:
+        if recipe.idle_baseline:
+            setup.idle_baseline(recorder, recipe.idle_baseline)
+        status, code, reason = RecipeRun(recorder, recipe, resolve(recipe), os.environ).execute()
+    except UsageProblem as problem:
+        status, code, reason = "failed", 2, str(problem)
+        recorder.recording.warn("recipe", str(problem))
+    except Exception as error:
+        log.exception("run")
+        status, code, reason = "failed", 1, f"the recorder failed: {type(error).__name__}"
+    recorder.end(status, code, reason)
+    return code
