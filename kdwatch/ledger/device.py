@@ -21,9 +21,10 @@ LIMIT_FACTOR = 1.2
 """Power above this multiple of the enforced limit is no power (notes: first samples far above the board's limit)."""
 LARGEST_W = {"gpu": 3000.0, "cpu": 2000.0, "dram": 1000.0, "ram_estimated": 1000.0, "other": 20000.0}
 """Largest believable power by kind, where a device states no limit."""
-REFRESH_S = {"cpu": 0.001, "dram": 0.001}
-"""Longest time between updates of a counter by kind (RAPL about 1 ms; NVML 20 to 100 ms)."""
+FAST_S = 0.001
+"""A RAPL counter updates about every millisecond, a model's at every reading."""
 NVML_REFRESH_S = 0.1
+"""NVML counters update every 20 to 100 ms."""
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class DeviceTrack:
             self._flag,
             self.largest_w,
             positive(spec.get("wrap_j")),
-            positive(spec.get("refresh_s")) or REFRESH_S.get(self.kind, NVML_REFRESH_S),
+            positive(spec.get("refresh_s")) or self._usual_refresh(),
         )
         self.last_t = -math.inf
         self.first_t: float | None = None
@@ -100,6 +101,9 @@ class DeviceTrack:
         self._peak_to = -math.inf
         self._prune_at = -math.inf
         self._due = math.inf
+
+    def _usual_refresh(self) -> float:
+        return FAST_S if self.source == "estimated" or self.kind in ("cpu", "dram") else NVML_REFRESH_S
 
     # -- readings
 

@@ -15,6 +15,7 @@ from kdwatch.ledger.types import StageDevice, StageTotals, Totals
 from kdwatch.ledger.units import KWH_J
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.reader import load_manifest
+from kdwatch.rundir.text import clean
 from kdwatch.rundir.writer import finite
 
 SCHEMA = 1
@@ -41,7 +42,7 @@ def build_report(
     if protocol == "paper":
         from kdwatch.ledger.paper import with_paper_protocol
 
-        report = with_paper_protocol(report, Path(path), manifest)
+        report = with_paper_protocol(report, Path(path), manifest, region=region, g_per_kwh=g_per_kwh, pue=pue)
     return report
 
 
@@ -86,7 +87,7 @@ def report_of(
         **facility(manifest, totals.total_j, region=region, g_per_kwh=g_per_kwh, pue=pue),
         "quality": totals.quality,
         "teacher_reuse": totals.teacher_reuse,
-        "warnings": [dict(w) for w in totals.warnings],
+        "warnings": [*(dict(w) for w in totals.warnings), *facility_warnings(manifest)],
     }
     return finite(report)
 
@@ -182,7 +183,7 @@ def facility(
 
     facility_kwh = total_kwh x PUE; co2e_kg = facility_kwh x g_per_kwh / 1000.
     """
-    used_pue = _pue(pue if pue is not None else manifest.get("pue"))
+    used_pue = _pue(pue) if pue is not None else _recorded_pue(manifest)
     factor = _factor(manifest, region, g_per_kwh)
     kwh = total_j / KWH_J * (used_pue or 1.0) if total_j is not None else None
     return {
@@ -197,9 +198,26 @@ def facility(
     }
 
 
-def _pue(value: Any) -> float | None:
-    if value is None:
-        return None
+def facility_warnings(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the manifest says of site and grid but cannot be used."""
+    found = []
+    if manifest.get("pue") is not None and _recorded_pue(manifest) is None:
+        found.append(
+            {"code": "pue", "text": f"recorded PUE {clean(manifest['pue'], 30)} is below 1 or no number: not used"}
+        )
+    try:
+        _recorded_factor(manifest)
+    except UsageProblem as problem:
+        found.append({"code": "region", "text": f"no CO2 number: {problem}"})
+    return found
+
+
+def _recorded_pue(manifest: Mapping[str, Any]) -> float | None:
+    pue = number(manifest.get("pue"))
+    return pue if pue is not None and pue >= 1.0 else None
+
+
+def _pue(value: float) -> float:
     pue = number(value)
     if pue is None or pue < 1.0:
         raise UsageProblem(f"PUE {value}: it is total over IT energy, so 1 or more, such as 1.2")
@@ -209,7 +227,15 @@ def _pue(value: Any) -> float | None:
 def _factor(manifest: Mapping[str, Any], region: str | None, g_per_kwh: float | None) -> GridFactor | None:
     if region is not None or g_per_kwh is not None:
         return intensity(region, g_per_kwh)
-    return intensity(manifest.get("region"), number(manifest.get("intensity_g_per_kwh")))
+    try:
+        return _recorded_factor(manifest)
+    except UsageProblem:
+        return None  # facility_warnings says so
+
+
+def _recorded_factor(manifest: Mapping[str, Any]) -> GridFactor | None:
+    region = manifest.get("region")
+    return intensity(str(region) if region else None, number(manifest.get("intensity_g_per_kwh")))
 
 
 def grid_source(factor: GridFactor) -> str:
