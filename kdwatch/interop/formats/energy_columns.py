@@ -1,0 +1,80 @@
+"""CSV files with energy counters over time and no power: the counter's rises are the energy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from kdwatch.interop.columns import Column
+from kdwatch.interop.formats.power_plan import _key, _time
+from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
+from kdwatch.interop.table import RowReader
+from kdwatch.interop.times import NotATime, TimeParser
+from kdwatch.interop.values import NotANumber, parse_number
+
+
+def read_energy_columns(
+    log: ImportedLog,
+    columns: Sequence[Column],
+    rows: Iterator[list[str]],
+    reader: RowReader,
+    options: ImportOptions,
+) -> ImportedLog:
+    """Energy counters that only rise. Raises LogProblem where the unit is not written or the values fall."""
+    counters = [c for c in columns if c.role == "energy" and c.factor is not None]
+    if not counters:
+        raise LogProblem("no power column", rows=0)
+    if len(counters) > 1:
+        single = [c for c in counters if not c.total]
+        counters = single or counters
+    held = list(rows)
+    parser, places, _ = _time(columns, held, options.zone)
+    key = _key(columns, held)
+    found: dict[str, list[tuple[float | None, float]]] = {}
+    for row in held:
+        t = _time_of(parser, [row[p] for p in places]) if parser else None
+        for column in counters:
+            value = _joules(row[column.place], column)
+            if value is not None:
+                name = row[key.place] if key else column.name or str(counters.index(column))
+                found.setdefault(name, []).append((t, value))
+    log.rows = reader.counts.rows
+    log.time_kind = parser.kind if parser else None
+    for name, values in found.items():
+        log.devices.append(_device(name, values, counters[0].kind))
+    if not log.devices:
+        raise LogProblem("no energy reading: every cell of the energy column is missing", rows=log.rows)
+    log.note("energy_counter", "no power column: energy is the rise of the energy column")
+    log.n_gpus = len(log.devices)
+    log.total_j = sum(d.energy_j for d in log.devices if d.energy_j is not None)
+    spans = [d.duration_s for d in log.devices if d.duration_s is not None]
+    log.duration_s = max(spans) if spans else None
+    return log
+
+
+def _device(name: str, values: list[tuple[float | None, float]], kind: str | None) -> LoggedDevice:
+    if any(later[1] < earlier[1] for earlier, later in pairwise(values)):
+        raise LogProblem(
+            f"the energy column of device {name!r} falls: a counter that was reset or wrapped, or energy per row; "
+            "which of them cannot be known"
+        )
+    energy = values[-1][1] - values[0][1]
+    start, end = values[0][0], values[-1][0]
+    duration = end - start if start is not None and end is not None else None
+    mean = energy / duration if duration else None
+    return LoggedDevice(name, kind or "other", kind or "machine", energy_j=energy, duration_s=duration, mean_w=mean)
+
+
+def _time_of(parser: TimeParser, cells: list[str]) -> float | None:
+    try:
+        return parser(" ".join(cells))
+    except NotATime:
+        return None
+
+
+def _joules(cell: str, column: Column) -> float | None:
+    try:
+        value, _ = parse_number(cell, decimal_comma=True)
+    except NotANumber:
+        return None
+    return None if value is None or value < 0 else value * (column.factor or 1.0)

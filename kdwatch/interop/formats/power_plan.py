@@ -1,0 +1,173 @@
+"""Which columns of a power CSV give the time, the device and the power, learned from the header and the first rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kdwatch.interop.columns import KEY_NAMES, TIME_NAMES, Column
+from kdwatch.interop.model import LogProblem
+from kdwatch.interop.times import TimeParser, learn
+from kdwatch.interop.values import WATTS, NotANumber, is_missing, parse_number
+
+BUS_ID = re.compile(r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d$")
+RANK = {"": 0, "average": 1, "instant": 2}
+
+
+@dataclass(slots=True)
+class PowerPlan:
+    """Places of the columns that count."""
+
+    time: TimeParser | None
+    time_places: tuple[int, ...]
+    """One place, or those of a date and of a time of day."""
+    time_header: str
+    key: Column | None
+    host: Column | None
+    name: Column | None
+    devices: list[Column]
+    """Power columns that are devices; with a key column just one."""
+    others: list[Column] = field(default_factory=list)
+    """Other power columns of the same device, reported beside: `power.draw.instant`."""
+    totals: list[Column] = field(default_factory=list)
+    """Columns that repeat a sum: never a device."""
+
+
+def make_plan(columns: Sequence[Column], rows: Sequence[list[str]], zone: str | None) -> PowerPlan:
+    """Choose columns. Raises LogProblem where no column is a power draw."""
+    power = [c for c in columns if c.role == "power"] or [c for c in columns if c.role == "bare"]
+    if not power:
+        raise LogProblem("no power column")
+    time, places, header = _time(columns, rows, zone)
+    key = _key(columns, rows)
+    host = next((c for c in columns if c.role == "host" and _distinct(rows, c.place) > 1), None)
+    name = next((c for c in columns if c.role == "name"), None)
+    totals = [c for c in power if c.total and not c.name]
+    single = [c for c in power if c not in totals]
+    if not single:
+        single, totals = totals[:1], totals[1:]
+    devices, others = _variants(single, rows)
+    return PowerPlan(time, places, header, key, host, name, devices, others, totals)
+
+
+def _variants(columns: list[Column], rows: Sequence[list[str]]) -> tuple[list[Column], list[Column]]:
+    """One column for each device, and those that say the same in another way; empty columns lose."""
+    groups: dict[tuple[str, str | None], list[Column]] = {}
+    for column in columns:
+        groups.setdefault((column.name, column.kind), []).append(column)
+    chosen, others = [], []
+    for group in groups.values():
+        ranked = sorted(group, key=lambda c: (not _has_numbers(rows, c.place), _rank(c), c.place))
+        chosen.append(ranked[0])
+        others += ranked[1:]
+    return chosen, others
+
+
+def _rank(column: Column) -> int:
+    words = column.header.lower()
+    if re.search(r"average|avg|mean", words):
+        return RANK["average"]
+    return RANK["instant"] if "inst" in words or "current" in words else RANK[""]
+
+
+def _has_numbers(rows: Sequence[list[str]], place: int) -> bool:
+    for row in rows:
+        try:
+            if parse_number(row[place])[0] is not None:
+                return True
+        except NotANumber:
+            continue
+    return False
+
+
+def _distinct(rows: Sequence[list[str]], place: int) -> int:
+    return len({row[place] for row in rows if not is_missing(row[place])})
+
+
+def _key(columns: Sequence[Column], rows: Sequence[list[str]]) -> Column | None:
+    """Of the candidates the one with the most distinct values; the order of KEY_NAMES decides between equals."""
+    candidates = sorted((c for c in columns if c.role == "key"), key=lambda c: KEY_NAMES.index(c.name))
+    counted = [(c, _distinct(rows, c.place)) for c in candidates]
+    counted = [(c, n) for c, n in counted if n]
+    if not counted:
+        return None
+    return max(counted, key=lambda item: item[1])[0]
+
+
+def _time(
+    columns: Sequence[Column], rows: Sequence[list[str]], zone: str | None
+) -> tuple[TimeParser | None, tuple[int, ...], str]:
+    """The first candidate whose cells are times; a date column and a time of day are put together."""
+    candidates = [c for c in columns if c.role in ("time", "date")]
+    candidates.sort(key=lambda c: (TIME_NAMES.index(c.name), c.place))
+    date = next((c for c in candidates if c.role == "date"), None)
+    for column in candidates:
+        sample = [row[column.place] for row in rows[:500]]
+        parser = learn(sample, column.header, zone)
+        if parser is None:
+            continue
+        if parser.kind == "clock" and date is not None and date is not column:
+            both = [f"{row[date.place]} {row[column.place]}" for row in rows[:500]]
+            if joined := learn(both, column.header, zone):
+                return joined, (date.place, column.place), column.header
+        if column.role == "date" and parser.numeric:
+            continue
+        return parser, (column.place,), column.header
+    return None, (), ""
+
+
+def columns_without_header(rows: Sequence[list[str]]) -> list[Column]:
+    """Roles from the cells alone, where a file has no header.
+
+    A cell with watts is power; a time is a time; a UUID or a bus id is a key; one number alone is power (that is what
+    `--format=csv,noheader,nounits` of one field gives). Raises LogProblem where that leaves a choice.
+    """
+    width = max((len(row) for row in rows), default=0)
+    columns: list[Column] = []
+    unclear: list[int] = []
+    for place in range(width):
+        cells = [row[place] for row in rows[:500] if len(row) > place and not is_missing(row[place])]
+        role, name, factor = _role_of(cells)
+        if role == "number":
+            unclear.append(place)
+            role = "other"
+        columns.append(Column(place, f"column {place + 1}", role, name, factor=factor))
+    has_power = any(c.role == "power" for c in columns)
+    if not has_power and len(unclear) == 1:
+        place = unclear.pop()
+        columns[place] = Column(place, f"column {place + 1}", "power", "")
+        has_power = True
+    if not has_power and unclear:
+        raise LogProblem("no header and no unit: which of the numbers is the power cannot be known; add a header line")
+    if has_power and len(unclear) == 1 and not any(c.role == "key" for c in columns):
+        columns[unclear[0]] = _index_column(rows, unclear[0])
+    return columns
+
+
+def _index_column(rows: Sequence[list[str]], place: int) -> Column:
+    """A column of 0, 1, ... k-1 is the device's index."""
+    values = {row[place] for row in rows if len(row) > place}
+    counted = all(value.isdigit() for value in values) and sorted(map(int, values)) == list(range(len(values)))
+    return Column(place, f"column {place + 1}", "key" if counted else "other", "index")
+
+
+def _role_of(cells: list[str]) -> tuple[str, str, float | None]:
+    if not cells:
+        return "other", "", None
+    if all(cell.startswith(("GPU-", "MIG-")) for cell in cells):
+        return "key", "uuid", None
+    if all(BUS_ID.match(cell) for cell in cells):
+        return "key", "pci.bus_id", None
+    units = set()
+    for cell in cells:
+        try:
+            units.add(parse_number(cell)[1])
+        except NotANumber:
+            return ("time", "timestamp", None) if learn(cells) else ("other", "", None)
+    if units & set(WATTS):
+        return "power", "", None
+    parser = learn(cells)
+    if parser and parser.kind == "epoch":
+        return "time", "timestamp", None
+    return ("number", "", None) if units == {""} else ("other", "", None)

@@ -1,0 +1,173 @@
+"""Prometheus or OpenMetrics text: dcgm-exporter and others. One scrape has no time and no energy; two have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
+from kdwatch.interop.series import PowerSeries
+from kdwatch.interop.source import TextSource
+from kdwatch.interop.values import SENTINELS, number_or_none
+
+LINE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+(\S+))?\s*(?:#.*)?$")
+LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+NO_DRAW = re.compile(r"limit|mgmt|max|min|cap|threshold|violation|default|enforced|ratio|state|management", re.I)
+COUNTERS = re.compile(r"(total_energy_consumption|energy_consumed|(?P<unit>milli|micro|u|m)?joules(_total)?$)", re.I)
+DCGM_INSTANT = "DCGM_FI_DEV_POWER_USAGE_INSTANT"
+
+
+@dataclass(slots=True)
+class Scraped:
+    """One device's readings."""
+
+    labels: dict[str, str]
+    power: dict[str, list[tuple[float | None, float]]] = field(default_factory=dict)
+    counter: dict[str, list[tuple[float | None, float]]] = field(default_factory=dict)
+
+
+def read(source: TextSource, options: ImportOptions) -> ImportedLog:
+    """Read one or more scrapes. Raises LogProblem where no metric is a power or an energy."""
+    devices: dict[str, Scraped] = {}
+    names: set[str] = set()
+    uuids: set[str] = set()
+    rows = bad = 0
+    for line in source.lines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        rows += 1
+        match = LINE.match(line)
+        if not match:
+            bad += 1
+            continue
+        labels = dict(LABEL.findall(match[2] or ""))
+        names.add(match[1])
+        uuids |= {labels[name] for name in ("UUID", "uuid") if labels.get(name)}
+        _take(devices, match[1], labels, match[3], match[4])
+    log = ImportedLog(source.path, "prometheus-text", source.encoding, rows=rows)
+    if not devices:
+        shown = ", ".join(sorted(names)[:10]) or "no metrics"
+        raise LogProblem(f"no power metric; it has {shown}", rows=rows, columns=sorted(names)[:100])
+    if bad:
+        log.note("malformed_rows", f"{bad} lines are no samples")
+    for key, scraped in devices.items():
+        log.devices.append(_device(log, key, scraped, options))
+    _total(log, devices, uuids)
+    return log
+
+
+def _take(devices: dict[str, Scraped], name: str, labels: dict[str, str], text: str, stamp: str | None) -> None:
+    factor, counter = _quantity(name)
+    value = number_or_none(text)
+    if factor is None or value is None or value < 0 or value in SENTINELS:
+        return
+    key = _key(labels)
+    scraped = devices.setdefault(key, Scraped(labels))
+    store = scraped.counter if counter else scraped.power
+    store.setdefault(name, []).append((_seconds(stamp), value * factor))
+
+
+def _quantity(name: str) -> tuple[float | None, bool]:
+    """Factor to watts or joules, and whether the metric is an energy counter; None for other metrics."""
+    lowered = name.lower()
+    if NO_DRAW.search(lowered):
+        return None, False
+    if "dcgm_fi_dev_total_energy_consumption" in lowered:
+        return 1e-3, True
+    if match := COUNTERS.search(lowered):
+        return {"milli": 1e-3, "m": 1e-3, "micro": 1e-6, "u": 1e-6}.get(match["unit"] or "", 1.0), True
+    if "power" in lowered or lowered.endswith("watts"):
+        return 1e-3 if "milliwatt" in lowered else 1e-6 if "microwatt" in lowered else 1.0, False
+    return None, False
+
+
+def _key(labels: dict[str, str]) -> str:
+    """UUID first; a bare gpu number only together with its host."""
+    uuid = labels.get("UUID") or labels.get("uuid")
+    host = labels.get("Hostname") or labels.get("hostname") or labels.get("instance") or labels.get("node")
+    if uuid:
+        return uuid
+    number = (
+        labels.get("gpu")
+        or labels.get("device")
+        or labels.get("index")
+        or labels.get("minor_number")
+        or labels.get("zone")
+    )
+    parts = [part for part in (host, number or labels.get("package") or labels.get("domain")) if part]
+    return "/".join(parts) or "0"
+
+
+def _seconds(stamp: str | None) -> float | None:
+    value = number_or_none(stamp)
+    return None if value is None else value / 1000 if value >= 1e11 else value
+
+
+def _device(log: ImportedLog, key: str, scraped: Scraped, options: ImportOptions) -> LoggedDevice:
+    labels = scraped.labels
+    gpu = any("gpu" in name.lower() or "dcgm" in name.lower() for name in (*scraped.power, *scraped.counter, *labels))
+    kind = "gpu" if gpu else "cpu" if "package" in key.lower() or "rapl" in "".join(scraped.counter) else "other"
+    device = LoggedDevice(key, kind, "gpu" if gpu else "package", labels.get("modelName") or labels.get("name"))
+    names = sorted(scraped.power, key=lambda name: (name == DCGM_INSTANT, name))
+    if len(names) > 1:
+        log.note("more_power_columns", f"device {key}: {names[0]} counts, not {', '.join(names[1:])}")
+    if names:
+        _power(log, device, scraped.power[names[0]], options)
+    for values in list(scraped.counter.values())[:1]:
+        _counter(log, device, values, options)
+    return device
+
+
+def _power(
+    log: ImportedLog, device: LoggedDevice, values: list[tuple[float | None, float]], options: ImportOptions
+) -> None:
+    stamped = all(t is not None for t, _ in values)
+    series = PowerSeries()
+    for number, (t, watts) in enumerate(values):
+        series.add(t if stamped and t is not None else number * (options.interval_s or 1.0), watts)
+    timed = (stamped or options.interval_s is not None) and len(values) > 1
+    device.series = series
+    device.stats = series.stats(timed)
+    device.details["power_w"] = values[-1][1]
+    if timed:
+        log.time_kind = "epoch" if stamped else "elapsed"
+        device.energy_j = device.stats.energy_j
+
+
+def _counter(
+    log: ImportedLog, device: LoggedDevice, values: list[tuple[float | None, float]], options: ImportOptions
+) -> None:
+    device.details["energy_counter_j"] = values[-1][1]
+    if len(values) < 2:
+        return
+    if any(b[1] < a[1] for a, b in pairwise(values)):
+        log.note("counter_reset", f"device {device.key}: the energy counter falls (a restart?): its rise is unknown")
+        return
+    device.energy_j = values[-1][1] - values[0][1]
+    start, end = values[0][0], values[-1][0]
+    if start is not None and end is not None:
+        device.duration_s = end - start
+        log.time_kind = "epoch"
+    elif options.interval_s is not None:
+        device.duration_s = (len(values) - 1) * options.interval_s
+    device.mean_w = device.energy_j / device.duration_s if device.duration_s else device.mean_w
+
+
+def _total(log: ImportedLog, devices: dict[str, Scraped], uuids: set[str]) -> None:
+    with_power = [d for d in log.devices if d.stats and d.stats.n_samples]
+    log.n_gpus = sum(d.kind == "gpu" for d in log.devices)
+    known = [d.energy_j for d in log.devices if d.energy_j is not None]
+    log.total_j = sum(known) if known else None
+    spans = [s for d in log.devices if (s := d.duration_s or (d.stats.duration_s if d.stats else None)) is not None]
+    log.duration_s = max(spans, default=None)
+    log.details |= {
+        "n_gpus_with_power": sum(d.kind == "gpu" for d in with_power),
+        "power_w": sum(d.details["power_w"] for d in with_power) if with_power else None,
+        "energy_counter_j": sum(c for d in log.devices if (c := d.details.get("energy_counter_j")) is not None) or None,
+        "distinct_uuids": len(uuids),
+    }
+    if log.total_j is None:
+        log.note("one_scrape", "one scrape gives power and a counter, not energy: a second scrape is needed")
+    elif len(known) < len(log.devices):
+        log.note("partial_total", "the total leaves out devices with one reading only")

@@ -1,0 +1,95 @@
+"""Pairs of doubles in bounded memory: small sets stay in memory, large ones go to an unnamed temporary file."""
+
+from __future__ import annotations
+
+import heapq
+import tempfile
+from array import array
+from collections.abc import Iterator
+from typing import IO
+
+BLOCK = 131_072
+"""Pairs held in memory before they are sorted and written: 2 MiB."""
+READ = 4_096
+"""Pairs read at a time from each block while merging."""
+
+
+class Spool:
+    """An external stable sort by the first of each pair."""
+
+    def __init__(self) -> None:
+        self._first = array("d")
+        self._second = array("d")
+        self._file: IO[bytes] | None = None
+        self._blocks: list[tuple[int, int, float, float]] = []
+        """Offset in bytes, pairs, first and last key of each sorted block."""
+        self._last = float("-inf")
+        self._in_order = True
+
+    def __len__(self) -> int:
+        return sum(block[1] for block in self._blocks) + len(self._first)
+
+    def add(self, key: float, value: float) -> None:
+        """Append a pair."""
+        if key < self._last:
+            self._in_order = False
+        self._last = key
+        self._first.append(key)
+        self._second.append(value)
+        if len(self._first) >= BLOCK:
+            self._spill()
+
+    def sorted_pairs(self) -> Iterator[tuple[float, float]]:
+        """All pairs in order of the first; equal ones in the order they came."""
+        if not self._blocks:
+            return self._memory()
+        if len(self._first):
+            self._spill()
+        if self._blocks_follow_each_other():
+            return (pair for block in self._blocks for pair in self._read(block))
+        return heapq.merge(*(self._read(block) for block in self._blocks), key=lambda pair: pair[0])
+
+    def _memory(self) -> Iterator[tuple[float, float]]:
+        if not self._in_order:
+            self._sort()
+        return zip(self._first, self._second, strict=True)
+
+    def _sort(self) -> None:
+        order = sorted(range(len(self._first)), key=self._first.__getitem__)
+        self._first = array("d", [self._first[i] for i in order])
+        self._second = array("d", [self._second[i] for i in order])
+        self._in_order = True
+        self._last = self._first[-1]
+
+    def _spill(self) -> None:
+        last = self._last
+        if not self._in_order:
+            self._sort()
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="kdwatch-import-")  # noqa: SIM115  (lives as long as the spool)
+        offset = self._file.seek(0, 2)
+        self._first.tofile(self._file)
+        self._second.tofile(self._file)
+        self._blocks.append((offset, len(self._first), self._first[0], self._first[-1]))
+        self._first = array("d")
+        self._second = array("d")
+        self._last, self._in_order = last, True
+
+    def _blocks_follow_each_other(self) -> bool:
+        return all(a[3] <= b[2] for a, b in zip(self._blocks, self._blocks[1:], strict=False))
+
+    def _read(self, block: tuple[int, int, float, float]) -> Iterator[tuple[float, float]]:
+        assert self._file is not None
+        offset, pairs, _, _ = block
+        for start in range(0, pairs, READ):
+            count = min(READ, pairs - start)
+            first = self._doubles(offset + 8 * start, count)
+            second = self._doubles(offset + 8 * (pairs + start), count)
+            yield from zip(first, second, strict=True)
+
+    def _doubles(self, offset: int, count: int) -> array[float]:
+        assert self._file is not None
+        self._file.seek(offset)
+        values = array("d")
+        values.frombytes(self._file.read(8 * count))
+        return values

@@ -1,0 +1,212 @@
+"""Delimited text as people and tools write it: where the header is, what separates cells, which rows are whole."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from kdwatch.interop.columns import Column, classify
+from kdwatch.interop.times import CLOCK, NotATime, split_date
+from kdwatch.interop.values import NotANumber, parse_number
+
+DELIMITERS = (",", ";", "\t", "|")
+SEARCH = 400
+"""Lines in which the header is looked for; a banner or a shell prompt may come before it."""
+BUFFER = 20_000
+"""Rows from which the layout is learned before the rest is streamed."""
+DRIVER_ERRORS = (
+    "unable to determine the device handle",
+    "no devices were found",
+    "failed to initialize nvml",
+    "nvidia-smi has failed",
+    "gpu is lost",
+    "error:",
+    "driver/library version mismatch",
+)
+
+
+def split(line: str, delimiter: str) -> list[str]:
+    """Cells of one line, quotes taken off; an unpaired quote stays in its own line."""
+    if '"' not in line:
+        return [cell.strip() for cell in line.split(delimiter)]
+    try:
+        row = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    except csv.Error:
+        row = line.split(delimiter)
+    return [cell.strip() for cell in row]
+
+
+def looks_like_value(cell: str) -> bool:
+    """Whether a cell is a number, a time or "no reading", rather than a name."""
+    try:
+        parse_number(cell)
+    except NotANumber:
+        if CLOCK.match(cell):
+            return True
+        try:
+            split_date(cell)
+        except NotATime:
+            return False
+    return True
+
+
+@dataclass(slots=True)
+class Table:
+    """A header (None if there is none), its delimiter, and the lines below."""
+
+    delimiter: str
+    header: list[str] | None
+    lines: Iterator[str]
+    skipped: int = 0
+    """Lines before the header."""
+    columns: list[Column] = field(default_factory=list)
+    first_line: list[str] = field(default_factory=list)
+    """Cells of the first line, to say what a file without a usable header holds."""
+
+
+def find_table(lines: Iterable[str]) -> Table:
+    """Find the header, or that there is none, in the first lines; the iterator goes on below it."""
+    stream = iter(lines)
+    first = list(islice(stream, SEARCH))
+    for number, line in enumerate(first):
+        found = header_of(line)
+        if found:
+            delimiter, header = found
+            rest = chain(first[number + 1 :], stream)
+            columns = [classify(place, name) for place, name in enumerate(header)]
+            return Table(delimiter, header, rest, sum(bool(text.strip()) for text in first[:number]), columns)
+    delimiter = _common_delimiter(first)
+    top = split(next((line for line in first if line.strip()), ""), delimiter)
+    return Table(delimiter, None, chain(first, stream), first_line=[cell[:60] for cell in top[:40]])
+
+
+def header_of(line: str) -> tuple[str, list[str]] | None:
+    """Delimiter and names if the line is a header of a log: names only, at least one that is a time or a power."""
+    if not line.strip() or line.lstrip().startswith(("#", "+", "[")) or len(line) > 20_000:
+        return None
+    best: tuple[int, str, list[str]] | None = None
+    for delimiter in DELIMITERS:
+        cells = split(line, delimiter)
+        if any(cell and looks_like_value(cell) for cell in cells):
+            continue
+        roles = [classify(place, cell).role for place, cell in enumerate(cells)]
+        useful = sum(role in ("time", "power", "bare", "energy", "date") for role in roles)
+        if len(cells) == 1 and (len(line.split()) > 3 or len(line) > 60 or any(d in line for d in DELIMITERS)):
+            continue
+        if useful and (best is None or len(cells) > len(best[2])):
+            best = (useful, delimiter, cells)
+    return (best[1], best[2]) if best else None
+
+
+def _common_delimiter(lines: Sequence[str]) -> str:
+    """Of the delimiters, the one that most lines have equally often; `,` where none is."""
+    best, score = ",", 0
+    for delimiter in DELIMITERS:
+        counts = Counter(line.count(delimiter) for line in lines if line.strip())
+        width, often = max(counts.items(), key=lambda item: item[1] * (item[0] > 0), default=(0, 0))
+        if width and often > score:
+            best, score = delimiter, often
+    return best
+
+
+@dataclass(slots=True)
+class RowCounts:
+    """What happened to the lines below the header."""
+
+    rows: int = 0
+    malformed: int = 0
+    driver_errors: int = 0
+    repeated_headers: int = 0
+    torn: bool = False
+
+
+class RowReader:
+    """Rows of the header's width, decimal commas without quotes put together again."""
+
+    def __init__(self, table: Table, width: int, joins: Sequence[int] = ()) -> None:
+        """`joins`: places in the header whose cells are written as `30,3` without quotes."""
+        self.counts = RowCounts()
+        self._delimiter = table.delimiter
+        self._header = table.header
+        self._width = width
+        self._joins = tuple(joins)
+
+    def rows(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Whole rows; the others are counted. A repeated header is skipped."""
+        counts = self.counts
+        for line in lines:
+            if not line.strip():
+                continue
+            cells = split(line, self._delimiter)
+            counts.torn = False
+            if len(cells) != self._width:
+                cells = self._fit(line, cells)
+                if not cells:
+                    continue
+            if cells == self._header:
+                counts.repeated_headers += 1
+                continue
+            counts.rows += 1
+            yield cells
+
+    def _fit(self, line: str, cells: list[str]) -> list[str]:
+        if self._joins and (joined := join_cells(cells, self._width, self._joins)):
+            return joined
+        while len(cells) > self._width and not cells[-1]:
+            cells.pop()
+        if len(cells) == self._width:
+            return cells
+        lowered = line.lower()
+        if any(text in lowered for text in DRIVER_ERRORS):
+            self.counts.driver_errors += 1
+        elif header_of(line):
+            self.counts.repeated_headers += 1
+            return []
+        else:
+            self.counts.malformed += 1
+            self.counts.torn = True
+        self.counts.rows += 1
+        return []
+
+
+def join_cells(cells: list[str], width: int, joins: Sequence[int]) -> list[str] | None:
+    """Put `30`,`3` together to `30.3` at the places `joins`; None where the cells do not fit."""
+    if len(cells) != width + len(joins):
+        return None
+    out: list[str] = []
+    source = iter(cells)
+    for place in range(width):
+        cell = next(source)
+        if place in joins:
+            fraction = next(source)
+            if not re.fullmatch(r"[+-]?\d+", cell) or not re.fullmatch(r"\d+", fraction):
+                return None
+            cell = f"{cell}.{fraction}"
+        out.append(cell)
+    return out
+
+
+def decimal_joins(lines: Sequence[str], delimiter: str, columns: Sequence[Column]) -> tuple[int, ...]:
+    """Places of columns with unquoted decimal commas, () for none.
+
+    Either every row has one field more than the header and the last has one or two digits, or every row has one
+    more for each column that is not a time, a name or a key.
+    """
+    if delimiter != ",":
+        return ()
+    rows = [split(line, delimiter) for line in lines if line.strip()]
+    width = len(columns)
+    longer = [row for row in rows if len(row) > width and row[-1]]
+    if not longer or len(longer) < 0.5 * len(rows):
+        return ()
+    measured = tuple(c.place for c in columns if c.role in ("power", "bare", "energy", "other"))
+    if len(measured) > 1 and all(join_cells(row, width, measured) for row in longer):
+        return measured
+    last = (width - 1,)
+    if all(re.fullmatch(r"\d{1,2}", row[-1]) and join_cells(row, width, last) for row in longer):
+        return last
+    return ()
