@@ -1,0 +1,199 @@
+"""A plan as text for 80 columns: the card, why, who lost, the frontier as a chart."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from kdwatch.rundir.text import clean
+from planners.result import BreakEven, PlanResult, Recommendation
+
+WIDTH = 80
+
+
+def plan_lines(result: PlanResult) -> Iterator[str]:
+    """The lines that `kdwatch plan` prints."""
+    if result.recommendation is None:
+        yield from _infeasible(result)
+    else:
+        yield from _card(result, result.recommendation)
+    yield from _beside(result)
+    yield from _rejected(result)
+    yield from _break_even(result)
+    yield from chart_lines(result)
+    for note in result.warnings:
+        yield from _wrapped(f"! {note.code}: {note.text}", "  ")
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    start = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(clean(text, 600), WIDTH, initial_indent=start, subsequent_indent=indent or "    ") or [""]
+
+
+def _kwh(value: float | None) -> str:
+    from kdwatch.ledger.units import KWH_J, format_energy
+
+    if value is None:
+        return "n/a"
+    return f"{value:.2f} kWh" if abs(value) >= 0.1 or value == 0 else format_energy(value * KWH_J)
+
+
+def _q(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.2f}"
+
+
+def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
+    p = best.predicted
+    level = f"{result.interval_level:.0%}"
+    yield f"RECOMMENDED  {clean(best.id, 60)}   ({best.basis}, {clean(best.source, 40)})"
+    yield f"  energy     {_kwh(p.per_student_kwh)} per student at N = {result.reuse_n}" + _fits(result)
+    yield f"  {level} of runs {_kwh(p.total_kwh_low)} to {_kwh(p.total_kwh_high)} at N = 1 (spread {p.spread})"
+    yield f"  quality    {_q(p.quality)} ({_q(p.quality_low)} to {_q(p.quality_high)})"
+    stages = ", ".join(f"{name} {_kwh(value)}" for name, value in p.stages_kwh.items() if value is not None)
+    yield from _wrapped(f"  stages     {stages or 'n/a'}", " " * 13)
+    yield from _money_and_carbon(result, p)
+    settings = ", ".join(f"{name}={value}" for name, value in best.hyperparameters.items() if name != "source")
+    yield from _wrapped(
+        f"  settings   {settings or 'n/a'} (from {best.hyperparameters.get('source', 'n/a')})", " " * 13
+    )
+    yield ""
+    yield "WHY"
+    for reason in best.reasons:
+        yield from _wrapped(f"  - {reason.text} [{reason.source}]")
+
+
+def _fits(result: PlanResult) -> str:
+    best = result.recommendation
+    if best is None or result.slack_kwh is None:
+        return ""
+    p = best.predicted.p_within
+    sure = f", P(within) {p:.2f}" if p is not None else ""
+    return f"; {_kwh(result.slack_kwh)} left{sure}"
+
+
+def _money_and_carbon(result: PlanResult, p: Any) -> Iterator[str]:
+    if p.co2e_kg is not None and result.grid is not None:
+        main = result.grid["main"]
+        where = f"{main['region'] or 'given'} {main['g_per_kwh']:.0f} g/kWh"
+        year = f", {main['year']}" if main["year"] else ""
+        yield f"  carbon     {p.co2e_kg:.3g} kg CO2e ±10% ({where}{year}, PUE {main['pue_applied']:g})"
+    parts = [
+        f"{name} {value:.2f}"
+        for name, value in (("electricity", p.electricity_cost), ("rental", p.rental_cost))
+        if value is not None
+    ]
+    if parts:
+        yield f"  cost       {', '.join(parts)} {clean(result.limits['currency'] or '', 10)}"
+    if p.gpu_hours is not None:
+        yield f"  GPU-hours  {p.gpu_hours:.2f} ({p.gpu_hours / result.limits['gpus']:.2f} h on {result.limits['gpus']:g} GPU)"
+    if p.lifecycle_kwh is not None:
+        yield f"  lifecycle  {_kwh(p.lifecycle_kwh)} with {result.serve_tokens:.3g} tokens served"
+
+
+def _infeasible(result: PlanResult) -> Iterator[str]:
+    yield "NOTHING FITS"
+    if result.cheapest is not None:
+        short = f"; {_kwh(result.shortfall_kwh)} short" if result.shortfall_kwh is not None else ""
+        yield f"  cheapest   {clean(result.cheapest['id'], 60)}  {_kwh(result.cheapest['per_student_kwh'])} per student{short}"
+    for step in result.relaxations:
+        if step["limit"] == "together":
+            joint = ", ".join(f"{one['limit']} {one['from']:.4g} -> {one['to']:.4g}" for one in step["limits"])
+            yield from _wrapped(f"  relax all  {joint}: then {step['candidate']}", " " * 13)
+        else:
+            yield from _wrapped(
+                f"  relax      {step['limit']} {step['from']:.4g} -> {step['to']:.4g}: then {step['candidate']}",
+                " " * 13,
+            )
+
+
+def _beside(result: PlanResult) -> Iterator[str]:
+    yield ""
+    if result.runner_up is not None:
+        second = result.runner_up
+        yield from _wrapped(
+            f"RUNNER-UP    {second['id']}  {_kwh(second['per_student_kwh'])}, Q {_q(second['quality'])}: {second['why']}",
+            " " * 13,
+        )
+    if result.tie is not None:
+        yield f"TIE          {', '.join(result.tie)}: {result.tie_break}"
+    if result.choice_at_confidence is not None:
+        other = result.choice_at_confidence
+        how = "by the mean" if other["confidence"] is None else f"at {other['confidence']:.0%} confidence"
+        text = (
+            "nothing fits"
+            if other["id"] is None
+            else f"{other['id']}  {_kwh(other['per_student_kwh'])}, Q {_q(other['quality'])}"
+        )
+        yield f"BESIDE IT    {how}: {text}"
+    for flip in result.flips:
+        yield from _wrapped(f"WOULD FLIP   {flip['text']}", " " * 13)
+
+
+def _rejected(result: PlanResult) -> Iterator[str]:
+    yield ""
+    yield "NOT CHOSEN"
+    for entry in result.rejected[:20]:
+        yield from _wrapped(f"  {entry['id']:<10} {entry['why']}", " " * 13)
+    if len(result.rejected) > 20:
+        yield f"  and {len(result.rejected) - 20} more (--json lists them)"
+
+
+def _break_even(result: PlanResult) -> Iterator[str]:
+    entries = [entry for entry in result.break_even if entry.n_verdict is not None]
+    if not entries:
+        return
+    yield ""
+    yield f"BREAK-EVEN REUSE against plain SFT of the same size ({result.interval_level:.0%} interval)"
+    for entry in entries:
+        yield f"  {clean(entry.id, 24):<10} {_n_star(entry)}"
+
+
+def _n_star(entry: BreakEven) -> str:
+    if entry.n_verdict != "finite":
+        return str(entry.n_verdict)
+    high = f"{entry.n_star_high:.1f}" if entry.n_star_high is not None else "no upper end: never cannot be excluded"
+    return f"N* = {entry.n_star:.2f} ({entry.n_star_low or 0:.1f} to {high}); strictly better from {entry.first_n_strictly_better}, {entry.basis}"
+
+
+def chart_lines(result: PlanResult, width: int = WIDTH, height: int = 16) -> list[str]:
+    """The candidates, the frontier's staircase and the budget as a plotext chart; empty with fewer than two points."""
+    points = [c for c in result.candidates if c["quality"] is not None and c["per_student_kwh"] is not None]
+    if len(points) < 2:
+        return []
+    import plotext
+
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plotsize(width, height)
+    xs, ys = _staircase(result)
+    plotext.plot(xs, ys, marker="dot")
+    names = {point["id"] for point in result.frontier}
+    for label, marker, chosen in (("frontier", "●", True), ("dominated", "○", False)):
+        some = [c for c in points if (c["id"] in names) is chosen]
+        if some:
+            plotext.scatter(
+                [c["per_student_kwh"] for c in some], [c["quality"] for c in some], marker=marker, label=label
+            )
+    if result.recommendation is not None:
+        p = result.recommendation.predicted
+        plotext.scatter([p.per_student_kwh], [p.quality], marker="★", label=result.recommendation.id)
+    if result.allowed_kwh is not None:
+        plotext.vline(result.allowed_kwh)
+    plotext.xlabel(
+        "kWh per student" + (f"   (line: budget {result.allowed_kwh:.2f})" if result.allowed_kwh is not None else "")
+    )
+    plotext.ylabel("Q")
+    return ["", *(line.rstrip() for line in plotext.uncolorize(plotext.build()).splitlines())]
+
+
+def _staircase(result: PlanResult) -> tuple[list[float], list[float]]:
+    xs: list[float] = []
+    ys: list[float] = []
+    for point in result.frontier:
+        if ys:
+            xs.append(point["per_student_kwh"])
+            ys.append(ys[-1])
+        xs.append(point["per_student_kwh"])
+        ys.append(point["quality"])
+    return xs, ys

@@ -1,0 +1,262 @@
+"""Why: the sentence for every candidate that lost, what would flip the answer, warnings about the choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from planners import limits
+from planners.candidates import ASSUMED_ENERGY_CV, ASSUMED_QUALITY_SD
+from planners.frontier import EPSILON, Point, dominated_by
+from planners.notes import Note
+from planners.ranking import energy_column
+from planners.request import PlanRequest
+from planners.result import Reason
+from planners.rules import Context
+from planners.scoring import USED, limit_values
+
+Row = dict[str, Any]
+NOISE = 0.02
+"""Gain in Q up to which a choice carries `gain_within_noise`."""
+MOST_REJECTED = 1000
+"""Rejected candidates that are explained one by one."""
+_UNITS = {"budget_kwh": "kWh", "co2e_kg": "kg CO2e", "cost": "", "gpu_hours": "GPU-hours"}
+_NAMES = {"budget_kwh": "budget", "co2e_kg": "CO2e limit", "cost": "cost limit", "gpu_hours": "GPU-hour limit"}
+
+
+def limits_object(request: PlanRequest) -> dict[str, Any]:
+    """The limits and settings as the plan used them."""
+    names = ("budget_kwh", "program_budget_kwh", "students", "min_quality", "co2e_kg", "cost", "gpu_hours", "energy_price",
+             "gpu_hour_price", "mean_gpu_w", "gpus", "confidence", "quality_tolerance", "region", "teacher_region",
+             "intensity", "teacher_intensity", "pue", "teacher_pue", "energy_scope", "teacher", "teacher_outputs",
+             "teacher_batch", "max_new_tokens", "prompt_share")  # fmt: skip
+    values = {name: getattr(request, name) for name in names}
+    values["currency"] = request.currency if request.cost is not None or request.energy_price is not None else None
+    if request.program_budget_kwh is not None:
+        values["budget_kwh"] = request.allowed_kwh
+    return values
+
+
+def reasons(context: Context, ranked: pl.DataFrame, fired: Sequence[Reason]) -> tuple[Reason, ...]:
+    """Why the chosen one: the objective first, then the design rules that fired."""
+    return (_choice(context, ranked), *fired)
+
+
+def _choice(context: Context, ranked: pl.DataFrame) -> Reason:
+    row, request = context.chosen, context.request
+    count = f"{ranked.height} of {len(context.rows)} candidates"
+    within = " and ".join(_limit_text(request, name) for name in limits.active(request))
+    kept = f"{count} keep {within}" if within else f"{count} have a known quality"
+    energy = energy_column(request)
+    what = "training and serving energy" if energy == "lifecycle_kwh" else "energy per student"
+    if request.goal == "min_energy":
+        text = f"{kept}; {row['id']} needs the least {what}: {row[energy]:.2f} kWh, quality {row['quality']:.2f}"
+    elif request.quality_tolerance:
+        text = (f"{kept}; {row['id']} is the cheapest within {request.quality_tolerance:g} of the best quality: "
+                f"{row['quality']:.2f}, {row['per_student_kwh']:.2f} kWh per student")  # fmt: skip
+    else:
+        text = f"{kept}; {row['id']} has the highest quality: {row['quality']:.2f}, {row['per_student_kwh']:.2f} kWh per student"
+    values = {
+        "id": row["id"],
+        "quality": row["quality"],
+        "per_student_kwh": row["per_student_kwh"],
+        "feasible": ranked.height,
+    }
+    return Reason(request.goal, text, values, "arithmetic")
+
+
+def _limit_text(request: PlanRequest, name: str) -> str:
+    if name == limits.QUALITY:
+        return f"quality ≥ {request.min_quality:g}"
+    unit = _UNITS[name] or request.currency
+    sure = f" with P ≥ {request.confidence:g}" if request.confidence else ""
+    return f"the {_NAMES[name]} of {limit_values(request)[name]:.4g} {unit}{sure}"
+
+
+def runner_up(ranked: pl.DataFrame, request: PlanRequest) -> dict[str, Any] | None:
+    """The second best feasible candidate, and why it is second."""
+    if ranked.height < 2:
+        return None
+    first, second = ranked.row(0, named=True), ranked.row(1, named=True)
+    return {
+        "id": second["id"],
+        "per_student_kwh": second["per_student_kwh"],
+        "quality": second["quality"],
+        "p_within": second["p_within"],
+        "basis": second["basis"],
+        "why": _lost_to(second, first, request),
+    }
+
+
+def _lost_to(row: Row, best: Row, request: PlanRequest) -> str:
+    energy = energy_column(request)
+    more, worse = (
+        row[energy] - best[energy] if None not in (row[energy], best[energy]) else None,
+        best["quality"] - row["quality"],
+    )
+    if request.goal == "min_energy":
+        if more is None:
+            return "its serving energy is unknown"
+        return (
+            f"needs {_kwh(more)} more than {best['id']}"
+            if more > 0
+            else f"as cheap as {best['id']}, behind it by tie-break"
+        )
+    if worse > EPSILON:
+        return f"quality {row['quality']:.2f} is below {best['quality']:.2f} of {best['id']}"
+    within = "within the tolerance of" if worse < -EPSILON else "of the same quality as"
+    return f"{within} {best['id']}, and needs {_kwh(more or 0.0)} more"
+
+
+def _kwh(value: float) -> str:
+    return f"{value:.2f} kWh" if abs(value) >= 0.01 or value == 0 else f"{value * 3.6e6:.3g} J"
+
+
+def rejected(
+    scored: pl.DataFrame, ranked: pl.DataFrame, request: PlanRequest, points: Sequence[Point]
+) -> list[dict[str, Any]]:
+    """Every candidate that was not chosen and why; the first thousand where there are more."""
+    best = ranked.row(0, named=True) if ranked.height else None
+    rows = [row for row in scored.head(MOST_REJECTED).iter_rows(named=True) if not best or row["id"] != best["id"]]
+    beaten = dominated_by(points) if len(points) <= MOST_REJECTED else {}
+    return [{"id": row["id"], "why": _why(row, best, request, beaten)} for row in rows]
+
+
+def _why(row: Row, best: Row | None, request: PlanRequest, beaten: dict[str, list[str]]) -> str:
+    if row["quality"] is None:
+        return "unrated: its quality is unknown, so it is never recommended"
+    if row["per_student_kwh"] is None:
+        return f"its energy at reuse {request.n} is unknown: the teacher's share was not recorded"
+    broken = [text for name in limits.active(request) if (text := _broken(row, request, name))]
+    if broken:
+        why = "; ".join(broken)
+    else:
+        why = _lost_to(row, best, request) if best else "keeps every limit"
+    dominating = beaten.get(row["id"])
+    return f"{why}; dominated by {dominating[0]}" if dominating else why
+
+
+def _broken(row: Row, request: PlanRequest, name: str) -> str | None:
+    over = row[f"over_{name}"]
+    if over == 0:
+        return None
+    if name == limits.QUALITY:
+        return f"quality {row['quality']:.2f} is below the floor of {request.min_quality:g}"
+    used, value, unit = row[USED[name]], limit_values(request)[name], _UNITS[name] or request.currency
+    if used is None or over is None:
+        return f"its use of {_NAMES[name]} ({unit}) is unknown"
+    if used <= value:
+        return f"{used:.2f} {unit} keeps the {_NAMES[name]}, but not with P ≥ {request.confidence:g} (P = {row['p_within']:.2f})"
+    return f"{used:.2f} {unit} is {used - value:.2f} over the {_NAMES[name]} of {value:.4g}"
+
+
+def notes(scored: pl.DataFrame, ranked: pl.DataFrame, chosen: Row | None, request: PlanRequest) -> list[Note]:
+    """Warnings about the choice and the data behind it."""
+    found = []
+    if scored.height and math.isinf(scored["sd_dof"][0]):
+        text = f"no repeats: intervals assume {ASSUMED_ENERGY_CV:.0%} spread of energy and {ASSUMED_QUALITY_SD:g} of Q"
+        found.append(Note("assumed_spread", text))
+    if scored.filter(pl.col("quality").is_not_null()).is_empty():
+        found.append(
+            Note("no_rated_candidate", "no candidate has a known quality: measure one (evaluate stage) before planning")
+        )
+    if chosen is not None and request.goal == "max_quality":
+        found += _within_noise(ranked, chosen)
+    if request.serve_tokens and scored["j_serve"].null_count() < scored.height:
+        found.append(
+            Note(
+                "serving_predicted",
+                "energy per served token is predicted by a decode law for H100 where it was not measured",
+            )
+        )
+    if scored.height > MOST_REJECTED:
+        found.append(Note("rejected_cut", f"the first {MOST_REJECTED} of {scored.height} candidates are explained"))
+    return found
+
+
+def _within_noise(ranked: pl.DataFrame, chosen: Row) -> list[Note]:
+    cheaper = ranked.filter(
+        (pl.col("per_student_kwh") < chosen["per_student_kwh"])
+        & (pl.col("quality") >= chosen["quality"] - NOISE - EPSILON)
+        & (pl.col("id") != chosen["id"])
+    )
+    if cheaper.is_empty():
+        return []
+    other = cheaper.sort("per_student_kwh").row(0, named=True)
+    gain, extra = chosen["quality"] - other["quality"], chosen["per_student_kwh"] - other["per_student_kwh"]
+    text = f"{chosen['id']} gains {gain:.3g} Q over {other['id']} for {_kwh(extra)} more: within noise; --quality-tolerance {NOISE:g} would take {other['id']}"
+    return [Note("gain_within_noise", text)]
+
+
+def flips(
+    scored: pl.DataFrame, request: PlanRequest, chosen: Row | None, on_frontier: Sequence[Point]
+) -> list[dict[str, Any]]:
+    """What change would give another answer: the next budgets up and down, and reuse counts."""
+    found = []
+    if chosen is not None and request.goal == "max_quality" and request.allowed_kwh is not None:
+        ups = [p for p in on_frontier if p.quality > chosen["quality"] and p.energy > request.allowed_kwh]
+        if ups:
+            found.append({"change": "budget_kwh", "to": ups[0].energy, "by": ups[0].energy - request.allowed_kwh, "id": ups[0].id,
+                          "text": f"a budget of {ups[0].energy:.2f} kWh ({ups[0].energy - request.allowed_kwh:+.2f}) gives {ups[0].id}, quality {ups[0].quality:.2f}"})  # fmt: skip
+        downs = [p for p in on_frontier if p.energy < chosen["per_student_kwh"]]
+        if downs:
+            found.append({"change": "budget_kwh", "to": chosen["per_student_kwh"], "by": chosen["per_student_kwh"] - request.allowed_kwh,
+                          "id": downs[-1].id, "text": f"a budget below {chosen['per_student_kwh']:.2f} kWh gives {downs[-1].id}, quality {downs[-1].quality:.2f}"})  # fmt: skip
+    return found + reuse_flips(scored, request, chosen)
+
+
+def reuse_flips(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
+    """The smallest reuse N above the present one at which a distilled candidate fits, or beats the chosen one on energy."""
+    if request.teacher_outputs == "cached" or request.program_budget_kwh is not None:
+        return []
+    found = []
+    rows = scored.filter(pl.col("quality").is_not_null() & (pl.col("teacher_kwh") > 0)).iter_rows(named=True)
+    for row in rows:
+        if chosen is not None and row["id"] == chosen["id"]:
+            continue
+        target = _target_kwh(row, request, chosen)
+        teacher = row["teacher_kwh"] + (request.teacher_training_kwh or 0.0)
+        rest = row["total_kwh"] - row["teacher_kwh"]
+        if target is None or target <= rest + 1e-9:
+            continue
+        n = max(1, math.ceil(round(teacher / (target - rest), 9)))
+        if n > request.n:
+            verb = (
+                "fits the budget"
+                if request.goal == "max_quality"
+                else f"needs no more than {chosen['id'] if chosen else ''}"
+            )
+            found.append({"change": "reuse_n", "to": n, "by": n - request.n, "id": row["id"],
+                          "text": f"from N = {n} on {row['id']} {verb}: {rest + teacher / n:.2f} kWh, quality {row['quality']:.2f}"})  # fmt: skip
+    return sorted(found, key=lambda flip: (flip["to"], flip["id"]))[:5]
+
+
+def _target_kwh(row: Row, request: PlanRequest, chosen: Row | None) -> float | None:
+    """Energy that the row must come down to in order to change the answer; None where it would not."""
+    if request.min_quality is not None and row["quality"] < request.min_quality:
+        return None
+    if request.goal == "max_quality":
+        if request.allowed_kwh is None or (chosen is not None and row["quality"] <= chosen["quality"]):
+            return None
+        return request.allowed_kwh
+    return None if chosen is None else float(chosen["per_student_kwh"])
+
+
+def candidate_points(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Every candidate for a plot or a table, the first thousand."""
+    keys = (
+        "id",
+        "regime",
+        "student_params_b",
+        "per_student_kwh",
+        "quality",
+        "basis",
+        "feasible",
+        "p_within",
+        "derived",
+        "source",
+    )
+    return [{key: row[key] for key in keys} for row in rows[:MOST_REJECTED]]

@@ -1,0 +1,62 @@
+"""All observations of a plan in one table: run directories, CSV files and the study's table, in the order given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from kdwatch.rundir.errors import UsageProblem
+from planners import csvfile, paper
+from planners.notes import Note
+from planners.schema import SCHEMA, make_table
+
+DEFAULT = ("runs", "paper")
+"""Sources when none is given: your own finished runs, then the study's table."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """The table (columns of `planners.schema`), what was left out of it and why, and the sources read."""
+
+    table: pl.DataFrame
+    notes: tuple[Note, ...] = ()
+    sources: tuple[str, ...] = field(default=())
+
+
+def load(sources: Iterable[str | Path] = DEFAULT) -> Observations:
+    """Read every source: `paper`, `runs` (all finished runs of this home), a CSV file, a run directory or run id.
+
+    Raises UsageProblem where a source cannot be read or nothing at all was found.
+    """
+    tables: list[pl.DataFrame] = []
+    notes: list[Note] = []
+    given = [str(source) for source in sources]
+    for source in given:
+        table, found = _read(source)
+        tables.append(table)
+        notes.extend(found)
+    table = pl.concat(tables) if tables else make_table([])
+    if table.is_empty():
+        reasons = "; ".join(note.text for note in notes[:2])
+        raise UsageProblem(
+            f"--frontier {' '.join(given)}: no usable observation"
+            + (f" ({reasons})" if reasons else "")
+            + "; add 'paper' or a CSV"
+        )
+    return Observations(table.select(list(SCHEMA)), tuple(notes), tuple(given))
+
+
+def _read(source: str) -> tuple[pl.DataFrame, Sequence[Note]]:
+    if source == "paper":
+        return paper.table(), []
+    from planners import runs
+
+    if source == "runs":
+        return runs.read_all()
+    path = Path(source).expanduser()
+    if path.is_file() or (path.suffix.lower() in {".csv", ".tsv"} and not path.is_dir()):
+        return csvfile.read(path)
+    return runs.read_one(source)

@@ -1,0 +1,117 @@
+"""Break-even of every distilled candidate against plain SFT of the same size, with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kdwatch.rundir.errors import UsageProblem
+from planners.breakeven import ReuseInterval, fieller, reuse_break_even, serving_break_even
+from planners.request import PlanRequest
+from planners.result import BreakEven
+from planners.serving import j_per_served_token, teacher_j_per_served_token
+from planners.stats import two_sided
+
+Row = dict[str, Any]
+DISTILLED = ("kd", "synthetic_sft")
+
+
+def break_even(rows: Sequence[Row], request: PlanRequest) -> list[BreakEven]:
+    """One entry for each distilled candidate, and for each other one whose serving break-even is known."""
+    if request.serve_reference != "teacher" and request.serve_reference not in {row["id"] for row in rows}:
+        known = ", ".join(str(row["id"]) for row in rows[:12])
+        raise UsageProblem(
+            f"serve-reference: {request.serve_reference!r} is no candidate; use teacher or one of {known}"
+        )
+    entries = (_entry(row, rows, request) for row in rows)
+    return [entry for entry in entries if entry.n_verdict or entry.t_verdict or entry.id.startswith(("KD", "Syn"))]
+
+
+def baseline_of(row: Row, rows: Sequence[Row]) -> Row | None:
+    """Plain SFT of the same size and scope whose student energy is known; of the same source where there is one."""
+    same_size = [
+        other
+        for other in rows
+        if other["regime"] == "sft"
+        and other["student_kwh"] is not None
+        and row["student_params_b"] is not None
+        and other["student_params_b"] is not None
+        and math.isclose(other["student_params_b"], row["student_params_b"], rel_tol=1e-3)
+    ]
+    return min(
+        same_size,
+        key=lambda o: (o["source_kind"] != row["source_kind"], o["hardware"] != row["hardware"]),
+        default=None,
+    )
+
+
+def teacher_cost_kwh(row: Row, request: PlanRequest) -> float | None:
+    """What the teacher's side still costs: nothing if its output exists, with its training if that is asked."""
+    if request.teacher_outputs == "cached":
+        return 0.0
+    if row["teacher_kwh"] is None:
+        return None
+    return float(row["teacher_kwh"] + (request.teacher_training_kwh or 0.0))
+
+
+def _entry(row: Row, rows: Sequence[Row], request: PlanRequest) -> BreakEven:
+    t_reference, t_tokens, t_verdict = _serving(row, rows, request)
+    base = baseline_of(row, rows) if row["regime"] in DISTILLED else None
+    teacher = teacher_cost_kwh(row, request)
+    if base is None or teacher is None or row["student_kwh"] is None:
+        return BreakEven(row["id"], base["id"] if base else None, None, None, None, None, None, None, None,
+                         row["basis"], t_tokens, t_verdict, t_reference)  # fmt: skip
+    point = reuse_break_even(teacher, base["student_kwh"], row["student_kwh"])
+    interval = reuse_interval_of(row, base, teacher, request.interval_level)
+    shown = point.verdict in ("finite", "never")
+    return BreakEven(
+        id=row["id"],
+        baseline=base["id"],
+        n_star=point.n_star,
+        n_star_low=interval.low if shown else None,
+        n_star_high=interval.high if shown else None,
+        first_n_not_worse=point.first_n_not_worse,
+        first_n_strictly_better=point.first_n_strictly_better,
+        n_verdict=point.verdict,
+        p_never=interval.p_never if teacher else None,
+        basis=_weaker(row["basis"], base["basis"]),
+        t_star_tokens=t_tokens,
+        t_verdict=t_verdict,
+        t_reference=t_reference,
+    )
+
+
+def _weaker(a: str, b: str) -> str:
+    order = ("measured", "interpolated", "extrapolated")
+    return max(a, b, key=order.index)
+
+
+def reuse_interval_of(row: Row, base: Row, teacher_kwh: float, level: float) -> ReuseInterval:
+    """Fieller's interval; each energy is the mean of its runs, with the relative spread of its own candidate."""
+    cv, base_cv = (r["total_sd_kwh"] / r["total_kwh"] / _root_n(r) for r in (row, base))
+    saving_sd = math.hypot(base_cv * base["student_kwh"], cv * row["student_kwh"])
+    factor = two_sided(level, min(row["sd_dof"], base["sd_dof"]))
+    saving = base["student_kwh"] - row["student_kwh"]
+    return fieller((teacher_kwh, cv * teacher_kwh), (saving, saving_sd), factor)
+
+
+def _root_n(row: Row) -> float:
+    """√n where the spread was estimated from repeats; an assumed spread is that of the number as given."""
+    return 1.0 if math.isinf(row["sd_dof"]) else math.sqrt(row["n"])
+
+
+def _serving(row: Row, rows: Sequence[Row], request: PlanRequest) -> tuple[str | None, float | None, str | None]:
+    j_student = j_per_served_token(row, request.serve_batch)
+    if row["per_student_kwh"] is None or j_student is None or request.serve_reference == row["id"]:
+        return None, None, None
+    if request.serve_reference == "teacher":
+        j_ref, extra = teacher_j_per_served_token(row, request.serve_batch), row["per_student_kwh"]
+    else:
+        other = next(r for r in rows if r["id"] == request.serve_reference)
+        j_ref = j_per_served_token(other, request.serve_batch)
+        extra = None if other["per_student_kwh"] is None else row["per_student_kwh"] - other["per_student_kwh"]
+    if j_ref is None or extra is None:
+        return None, None, None
+    answer = serving_break_even(extra, j_ref, j_student)
+    return request.serve_reference, answer.t_star_tokens, answer.verdict

@@ -1,0 +1,92 @@
+"""The recommended candidate's numbers, with their intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from planners.noise import interval
+from planners.request import PlanRequest
+from planners.result import Predicted, Reason, Recommendation
+from planners.schema import STAGES
+
+Row = dict[str, Any]
+_SETTINGS = ("alpha", "temperature", "max_new_tokens", "prompts", "teacher_batch")
+
+
+def recommendation_of(row: Row, request: PlanRequest, reasons: Sequence[Reason]) -> Recommendation:
+    """The recommendation that a scored row stands for."""
+    return Recommendation(
+        id=row["id"],
+        regime=row["regime"],
+        student_params_b=row["student_params_b"],
+        hyperparameters=hyperparameters(row),
+        predicted=predicted_of(row, request),
+        basis=row["basis"],
+        reasons=tuple(reasons),
+        source=row["source"],
+        hardware=row["hardware"],
+        scope=row["scope"],
+    )
+
+
+def hyperparameters(row: Row) -> dict[str, Any]:
+    """Settings as measured; where the observation names none, those of the rules. `source` says which."""
+    measured = {name: row[name] for name in _SETTINGS if row[name] is not None}
+    if row["hyperparameters"]:
+        measured |= json.loads(row["hyperparameters"])
+    if measured:
+        return measured | {"source": "measured"}
+    advice: dict[str, dict[str, Any]] = {
+        "kd": {"alpha": 0.5, "temperature": 1.0, "top_k": 100, "early_stop": True},
+        "synthetic_sft": {"max_new_tokens": 512, "prompts": 3500, "early_stop": True},
+        "sft": {"early_stop": True},
+    }
+    return advice.get(row["regime"], {}) | {"source": "rules"}
+
+
+def predicted_of(row: Row, request: PlanRequest) -> Predicted:
+    """Means and intervals of the next run of a scored row."""
+    level, energy, total = request.interval_level, row["per_student_kwh"], row["total_kwh"]
+    low, high = interval(total, row["total_sd_kwh"], level, dof=row["sd_dof"], n=row["n"])
+    quality = row["quality"]
+    q_low, q_high = interval(quality, row["quality_sd"], level, dof=row["quality_dof"], n=row["n"])
+    tokens = _tokens(row)
+    return Predicted(
+        total_kwh=total,
+        total_kwh_low=max(0.0, low),
+        total_kwh_high=high,
+        per_student_kwh=energy,
+        quality=quality,
+        quality_low=max(0.0, q_low),
+        quality_high=q_high,
+        j_per_token=energy * 3.6e6 / tokens if tokens else row["j_per_token"],
+        stages_kwh=stages_kwh(row),
+        p_within=row["p_within"],
+        facility_kwh=row["facility_kwh"],
+        co2e_kg=row["co2e_kg"],
+        electricity_cost=row["electricity_cost"],
+        rental_cost=row["rental_cost"],
+        gpu_hours=row["gpu_hours_used"],
+        lifecycle_kwh=row["lifecycle_kwh"],
+        spread=_spread(row),
+    )
+
+
+def _tokens(row: Row) -> float | None:
+    """Tokens that the observation's J/token was divided by."""
+    return row["total_kwh"] * 3.6e6 / row["j_per_token"] if row["j_per_token"] else row["tokens"]
+
+
+def _spread(row: Row) -> str:
+    if row["basis"] != "measured":
+        return "model"
+    return "assumed" if math.isinf(row["sd_dof"]) else "repeats"
+
+
+def stages_kwh(row: Row) -> dict[str, float | None]:
+    """Energy by stage per student; the teacher's share at this reuse."""
+    stages = {("evaluate" if stage == "eval" else stage): row[f"{stage}_kwh"] for stage in STAGES}
+    return stages | {"teacher": row["teacher_share_kwh"]}

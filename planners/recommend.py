@@ -1,0 +1,173 @@
+"""The decision: from a request and observations to a recommendation with its reasons. Pure; milliseconds.
+
+observations -> candidates -> what-ifs and predictions -> scope -> score -> rank -> explain
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from planners import explain, limits, ranking
+from planners.candidates import candidates
+from planners.carbon import Grids, grids
+from planners.frontier import Point, frontier, hypervolume, knee
+from planners.noise import Uncertain, membership
+from planners.notes import Note
+from planners.observations import Observations
+from planners.pairing import break_even
+from planners.predicted import recommendation_of
+from planners.program import students_under_program_budget
+from planners.request import PlanRequest
+from planners.result import PlanResult
+from planners.rules import Context, fire
+from planners.scope import Scoped, in_scope
+from planners.scoring import score
+from planners.serving import with_lifecycle
+from planners.whatif import apply as apply_what_ifs
+
+DEFAULT_CONFIDENCE = 0.9
+"""Level of the choice that stands beside the one by the mean."""
+MEMBERSHIP_POINTS = 60
+"""Candidates nearest to the frontier for which membership is drawn."""
+
+Row = dict[str, Any]
+
+
+def plan(request: PlanRequest, observations: Observations) -> PlanResult:
+    """Recommend within the limits, or say what is missing. Raises UsageProblem for a bad request."""
+    request = request.checked()
+    grid = grids(request)
+    table, notes = prepare(request, observations)
+    scoped = in_scope(table, request)
+    scored = with_lifecycle(score(scoped.table, request, grid), request.serve_tokens, request.serve_batch)
+    return _answer(
+        request, scored, scoped, grid, [*observations.notes, *notes, *scoped.notes, *grid.notes], observations
+    )
+
+
+def prepare(request: PlanRequest, observations: Observations) -> tuple[pl.DataFrame, list[Note]]:
+    """Candidates, with predictions and what-ifs where they are asked for."""
+    table = candidates(observations.table)
+    notes: list[Note] = []
+    if request.predict:
+        from planners.predict import with_predictions
+
+        table, notes = with_predictions(table, request.sizes, request.interval_level)
+    table, more = apply_what_ifs(table, request)
+    return table, notes + more
+
+
+def _answer(
+    request: PlanRequest,
+    scored: pl.DataFrame,
+    scoped: Scoped,
+    grid: Grids,
+    notes: list[Note],
+    observations: Observations,
+) -> PlanResult:
+    ranked = ranking.rank(scored, request)
+    chosen = ranked.row(0, named=True) if ranked.height else None
+    rows = list(scored.iter_rows(named=True))
+    points = _points(rows)
+    on_frontier = frontier(points, request.quality_tolerance)
+    entries = break_even(rows, request)
+    best = limits.cheapest(scored, request)
+    tie = ranking.tied(ranked, request)
+    context = Context(chosen, rows, request, entries, on_frontier) if chosen else None
+    reasons = explain.reasons(context, ranked, fire(context)) if context else ()
+    found = [*notes, *explain.notes(scored, ranked, chosen, request)]
+    curve = knee(on_frontier)
+    return PlanResult(
+        feasible=chosen is not None,
+        objective=request.goal,
+        limits=explain.limits_object(request),
+        binding_limit=limits.binding(scored, request, chosen["id"] if chosen else None),
+        slack_kwh=limits.slack_kwh(chosen) if chosen else None,
+        reuse_n=request.n,
+        serve_tokens=request.serve_tokens,
+        interval_level=request.interval_level,
+        warnings=tuple(found),
+        recommendation=recommendation_of(chosen, request, reasons) if chosen else None,
+        tie=tie[0] if tie else None,
+        tie_break=tie[1] if tie else None,
+        runner_up=explain.runner_up(ranked, request),
+        rejected=explain.rejected(scored, ranked, request, points) + scoped.rejected,
+        unrated=[row["id"] for row in rows if row["quality"] is None],
+        cheapest={"id": best["id"], "per_student_kwh": best["per_student_kwh"], "co2e_kg": best["co2e_kg"]} if best else None,
+        shortfall_kwh=None if chosen else limits.shortfall_kwh(best),
+        relaxations=[] if chosen else limits.relaxations(scored, request),
+        frontier=_frontier_object(on_frontier, rows),
+        break_even=entries,
+        choice_at_confidence=_choice_at_confidence(request, scored, grid, chosen),
+        flips=explain.flips(scored, request, chosen, on_frontier),
+        knee=None if curve is None else {"id": curve.id, "height": curve.height,
+                                         "energy_range_kwh": curve.energy_range_kwh, "quality_range": curve.quality_range},
+        hypervolume=hypervolume([(p.energy, p.quality) for p in points], request.hypervolume_reference),
+        hypervolume_reference=request.hypervolume_reference,
+        grid={"main": grid.main.as_dict(), "teacher": grid.teacher.as_dict()} if grid.main.g_per_kwh is not None else None,
+        allowed_kwh=_allowed_kwh(request, chosen or best),
+        scope=scoped.name,
+        sources=observations.sources,
+        program=students_under_program_budget(rows, request.program_budget_kwh) if request.program_budget_kwh is not None else None,
+        candidates=explain.candidate_points(rows),
+    )  # fmt: skip
+
+
+def _points(rows: list[Row]) -> list[Point]:
+    return [
+        Point(row["id"], row["per_student_kwh"], row["quality"])
+        for row in rows
+        if row["per_student_kwh"] is not None and row["quality"] is not None
+    ]
+
+
+def _frontier_object(on_frontier: list[Point], rows: list[Row]) -> list[dict[str, Any]]:
+    """The frontier's points with the share of bootstrap draws in which each belongs to it."""
+    by_id = {row["id"]: row for row in rows}
+    names = {point.id for point in on_frontier}
+    near = sorted(_points(rows), key=lambda p: (p.id not in names, p.energy))[:MEMBERSHIP_POINTS]
+    shares = membership([_uncertain(by_id[point.id]) for point in near])
+    return [
+        {"id": p.id, "per_student_kwh": p.energy, "quality": p.quality, "membership": shares.get(p.id)}
+        for p in on_frontier
+    ]
+
+
+def _uncertain(row: Row) -> Uncertain:
+    root = row["n"] ** 0.5 if row["sd_dof"] != float("inf") else 1.0
+    q_root = row["n"] ** 0.5 if row["quality_dof"] != float("inf") else 1.0
+    return Uncertain(
+        row["id"], row["per_student_kwh"], row["quality"], row["per_student_sd_kwh"] / root, row["quality_sd"] / q_root
+    )
+
+
+def _choice_at_confidence(
+    request: PlanRequest, scored: pl.DataFrame, grid: Grids, chosen: Row | None
+) -> dict[str, Any] | None:
+    """The choice at 90 % where the one by the mean differs from it; with a required confidence, the one by the mean."""
+    from dataclasses import replace
+
+    if not request.has_energy_like_limit:
+        return None
+    level = DEFAULT_CONFIDENCE if request.confidence is None else None
+    base = scored.select([name for name in scored.columns if not name.startswith("over_")])
+    other_request = replace(request, confidence=level)
+    other = ranking.rank(score(base, other_request, grid), other_request)
+    row = other.row(0, named=True) if other.height else None
+    if (row and row["id"]) == (chosen and chosen["id"]):
+        return None
+    answer: dict[str, Any] = {
+        "confidence": level,
+        "id": None,
+        "per_student_kwh": None,
+        "quality": None,
+        "p_within": None,
+    }
+    return answer | ({key: row[key] for key in answer if key != "confidence"} if row else {})
+
+
+def _allowed_kwh(request: PlanRequest, row: Row | None) -> float | None:
+    """Energy that the tightest energy-like limit allows for this candidate, kWh of the table."""
+    return row["tightest_kwh"] if row and request.has_energy_like_limit else None

@@ -1,0 +1,60 @@
+"""Whether one observation can be used at all, and why not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from planners.checks import same
+from planners.schema import CORE_STAGES, STAGE_COLUMNS
+
+
+@dataclass(frozen=True)
+class RowVerdict:
+    """`reason` says why a row was rejected, `note` what is odd about an accepted one."""
+
+    accepted: bool
+    reason: str | None = None
+    note: str | None = None
+
+
+def check_energy_and_quality(energy_kwh: float | None, quality: float | None) -> RowVerdict:
+    """A run's total energy must be a positive number; Q may be unknown, and may exceed 1."""
+    if energy_kwh is None:
+        return RowVerdict(False, "energy is unknown")
+    if not math.isfinite(energy_kwh):
+        return RowVerdict(False, "energy is not a finite number")
+    if energy_kwh <= 0:
+        return RowVerdict(False, f"energy is {energy_kwh:g} kWh; a run needs more than 0")
+    if quality is None:
+        return RowVerdict(True)
+    if not math.isfinite(quality) or quality < 0:
+        return RowVerdict(False, f"quality {quality:g} is no score ratio")
+    return RowVerdict(True, note="q above 1 is legal (student beats teacher)" if quality > 1 else None)
+
+
+def check_row(row: Mapping[str, Any]) -> RowVerdict:
+    """`check_energy_and_quality`, and that stages are not negative and do not contradict the total."""
+    total = row.get("total_kwh")
+    stages = {name: row.get(name) for name in STAGE_COLUMNS}
+    for name, value in stages.items():
+        if value is not None and (not math.isfinite(value) or value < 0):
+            return RowVerdict(False, f"{name} is {value:g}")
+    size = row.get("student_params_b")
+    if size is not None and (not math.isfinite(size) or size <= 0):
+        return RowVerdict(False, f"student_params_b is {size:g}; give billions of parameters, above 0")
+    parts = [value for value in stages.values() if value is not None]
+    if total is not None and sum(parts) > total * 1.01 and not same(sum(parts), total):
+        return RowVerdict(False, f"stages sum to {sum(parts):g} kWh, more than the total of {total:g} kWh")
+    return check_energy_and_quality(total, row.get("quality"))
+
+
+def fill_total(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its total as the sum of its stages where only those are known, marked `derived`."""
+    core = [row.get(name) for name in CORE_STAGES]
+    if row.get("total_kwh") is None and None not in core:
+        known = [row[name] for name in STAGE_COLUMNS if row.get(name) is not None]
+        return row | {"total_kwh": round(sum(known), 12), "derived": True}
+    return row
