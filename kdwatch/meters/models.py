@@ -1,7 +1,8 @@
 """Constants of CodeCarbon's power models for this machine, asked for in a short-lived process of their own.
 
 Importing codecarbon takes over a second and brings pandas; neither the recorder nor a stage should carry that.
-The answer is kept in `$XDG_CACHE_HOME/kdwatch` (default ~/.cache/kdwatch) for as long as CPU, memory and CodeCarbon stay the same.
+The answer is kept in `$XDG_CACHE_HOME/kdwatch` (default ~/.cache/kdwatch) for as long as CPU, memory and CodeCarbon
+stay the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packages that repeat another one's counter: first-generation EPYC has one zone a die, each with the socket's value."""
+"""Packages that repeat another one's counter: first-generation EPYC shows the socket's value in a zone for each die."""
 
 from __future__ import annotations
 
