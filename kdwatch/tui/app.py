@@ -75,6 +75,8 @@ class KdwatchApp(App[int]):
         self._ticker: Ticker | None = None
         self._back: list[str] = []
         self.frames_shown = 0
+        self.compared: list[Path] = []
+        """Runs that were marked for Compare."""
         for theme in THEMES.values():
             self.register_theme(theme)
         self.theme = THEMES[self.settings["theme"]].name
@@ -250,6 +252,12 @@ class KdwatchApp(App[int]):
         name = names[(names.index(here) + 1) % len(names)]
         self.theme = THEMES[name].name
         save_state(theme=name)
+
+    def ask_sensors(self) -> list[Any]:
+        """What the sensors of this machine say; slow, called beside the screen."""
+        from kdwatch.tui.screens.sensors import ask_sensors
+
+        return ask_sensors()
 
     # Leaving
 

@@ -75,6 +75,7 @@ KEYS: tuple[Key, ...] = (
     Key("left", "left", "left", "Text or choice to the left", (LOG, PLAN, COMPARE), rank=87),
     Key("right", "right", "right", "Text or choice to the right", (LOG, PLAN, COMPARE), rank=88),
     Key("open", "enter", "open", "Open what is selected", (RUNS, RUN, PLAN), rank=4),
+    Key("play", "p", "replay", "Play the run from its start", (RUNS, RUN), rank=17),
     Key("mark", "m", "mark", "Mark a run for Compare", (RUNS,), rank=6),
     Key("step_back", "left_square_bracket", "step back", "One sample back", (RUN,), rank=33, replay=True),
     Key("step", "right_square_bracket", "step", "One sample on", (RUN,), rank=32, replay=True),

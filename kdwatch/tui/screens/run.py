@@ -6,10 +6,14 @@ import time
 
 from textual.app import ComposeResult
 
+from kdwatch.tui.control import Controls
+from kdwatch.tui.fmt import duration
 from kdwatch.tui.frame import Frame, mark
 from kdwatch.tui.history import TOTAL
 from kdwatch.tui.layout import Place, arrange
 from kdwatch.tui.screens.base import KdScreen
+from kdwatch.tui.screens.dialogs import AskScreen
+from kdwatch.tui.times import parse_time
 from kdwatch.tui.view.devices import device_lines
 from kdwatch.tui.view.header import energy_line, header_line
 from kdwatch.tui.view.logs import log_lines
@@ -208,6 +212,13 @@ class RunScreen(KdScreen):
         if self.kd.frame:
             self.kd.copy(f"kdwatch watch {self.kd.frame.run.run_id}")
 
+    def do_play(self) -> None:
+        """Play this run from its start."""
+        if self.kd.feed is not None:
+            self._frozen, self.selected = None, -1
+            self.kd.open_run(self.kd.feed.path, replay=True)
+            self.refresh_keys()
+
     def do_step(self) -> None:
         """One sample on."""
         self.kd.ask(lambda feed: feed.step(1))
@@ -236,6 +247,52 @@ class RunScreen(KdScreen):
         """Loop on or off."""
         self.kd.ask(lambda feed: setattr(feed, "loop", not feed.loop))
         self.kd.tell("loop on" if not self.kd.looping else "loop off")
+
+    def do_goto(self) -> None:
+        """Ask for a time and jump there."""
+        frame = self.kd.frame
+        if frame is None or frame.replay is None:
+            return
+        end_t = frame.replay.end_t
+
+        def check(text: str) -> str | None:
+            return None if parse_time(text, end_t) is not None else "no time: 90s, 2m, 1:30, 1:02:03 or 50%"
+
+        def jump(text: str | None) -> None:
+            if text is not None:
+                t = parse_time(text, end_t) or 0.0
+                self.kd.ask(lambda feed: feed.seek(t))
+
+        question = f"Go to which time? The recording is {duration(end_t)} long."
+        self.kd.push_screen(AskScreen(question, "1:30, 90s, 50%", check), jump)
+
+    # Control
+
+    def _controls(self) -> Controls | None:
+        frame, feed = self.kd.frame, self.kd.feed
+        return Controls(self.kd, feed.path, frame) if frame is not None and feed is not None else None
+
+    def do_stop_stage(self) -> None:
+        """Stop the running stage, after asking."""
+        if controls := self._controls():
+            controls.stop_stage()
+
+    def do_skip_stage(self) -> None:
+        """Skip the selected or running stage, after asking."""
+        frame = self.kd.frame
+        if frame is not None and (controls := self._controls()):
+            chosen = frame.stages[self.selected] if 0 <= self.selected < len(frame.stages) else None
+            controls.skip_stage(chosen)
+
+    def do_stop_run(self) -> None:
+        """Stop the run, after asking."""
+        if controls := self._controls():
+            controls.stop_run()
+
+    def do_extend(self) -> None:
+        """Extend the budget, after asking."""
+        if controls := self._controls():
+            controls.extend()
 
 
 def budget_pace(frame: Frame) -> float | None:

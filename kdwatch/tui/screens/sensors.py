@@ -1,0 +1,118 @@
+"""Sensors: what each gives on this machine now, what the open run was measured with, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from textual import work
+from textual.message import Message
+
+from kdwatch.rundir.text import clean
+from kdwatch.tui.screens.listing import ListingScreen
+from kdwatch.tui.view.line import Line, left
+
+TONES = {"ok": "good", "warn": "warn", "denied": "bad", "unavailable": "bad", "unsupported": "dim", "absent": "dim"}
+"""Tone of a sensor's status."""
+
+
+class SensorRow(NamedTuple):
+    """One sensor in words."""
+
+    stream: str
+    status: str
+    text: str
+    fix: str
+
+
+def sensor_row(stream: Any, status: Any, text: Any, fix: Any) -> SensorRow:
+    """Made harmless: a manifest may hold anything."""
+    return SensorRow(clean(stream, 20), clean(status, 20), clean(text, 300), clean(fix, 300))
+
+
+def manifest_rows(manifest: Any) -> list[SensorRow]:
+    """What a run's manifest says of its sensors."""
+    sensors = manifest.get("sensors")
+    found = [s for s in sensors if isinstance(s, dict)] if isinstance(sensors, list) else []
+    return [sensor_row(s.get("stream"), s.get("status"), s.get("text"), s.get("fix")) for s in found]
+
+
+class SensorsScreen(ListingScreen):
+    """Asks the sensors once, beside the screen, and again on reload."""
+
+    NAME = "sensors"
+
+    class Asked(Message):
+        """The sensors have answered."""
+
+        def __init__(self, rows: list[SensorRow]) -> None:
+            super().__init__()
+            self.rows = rows
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.here: list[SensorRow] | None = None
+
+    def on_screen_resume(self) -> None:
+        """Ask when first shown."""
+        super().on_screen_resume()
+        if self.here is None:
+            self.do_reload()
+
+    def do_reload(self) -> None:
+        """Ask again."""
+        self.here = None
+        self._ask()
+        self.redraw()
+
+    @work(thread=True, exclusive=True, group="sensors")
+    def _ask(self) -> None:
+        self.post_message(self.Asked(self.kd.ask_sensors()))
+
+    def on_sensors_screen_asked(self, message: Asked) -> None:
+        """Show the answer."""
+        self.here = message.rows
+        self.redraw()
+
+    def heading(self) -> str:
+        return "Sensors"
+
+    def content(self, width: int) -> list[Line]:
+        feed = self.kd.feed
+        lines: list[Line] = []
+        if feed is not None:
+            lines += _section(f"This run ({feed.run.name})", manifest_rows(feed.manifest), width)
+            lines += [*self._devices(), ()]
+        if self.here is None:
+            return [*lines, (("This machine, now", "head"),), (("  asking the sensors", "dim"),)]
+        return lines + _section("This machine, now", self.here, width)
+
+    def _devices(self) -> list[Line]:
+        frame = self.kd.frame
+        lines: list[Line] = []
+        for row in frame.devices if frame else ():
+            coverage = "" if row.coverage is None else f", readings cover {row.coverage * 100:.1f}% of the time"
+            text = f"{row.source or 'n/a'}, scope {row.scope}{coverage}"
+            lines.append(((f"  {left(row.key, 10)}", "accent"), (left(row.label, 28), ""), (text, "dim")))
+        return lines
+
+
+def _section(title: str, rows: list[SensorRow], width: int) -> list[Line]:
+    lines: list[Line] = [((title, "head"),)]
+    if not rows:
+        lines.append((("  nothing was recorded about sensors", "dim"),))
+    for row in rows:
+        tone = TONES.get(row.status, "warn")
+        lines.append(((f"  {left(row.stream, 10)}", "accent"), (left(row.status, 12), tone), (row.text, "")))
+        if row.fix:
+            lines.append(((" " * 24 + "do: ", "dim"), (row.fix, "")))
+    return lines
+
+
+def ask_sensors() -> list[SensorRow]:
+    """Open what can be read on this machine, note its state, close it."""
+    from kdwatch.meters.discover import discover
+
+    found = discover()
+    rows = [sensor_row(s.stream, s.status, s.text, s.fix) for s in found.sensors]
+    found.close()
+    return rows
