@@ -2,10 +2,10 @@
 
 The client sends JSON lines over the recorder's standard input and may read answers from its standard output:
 
-    {"op": "start", "stage", "kind", "t", "parent", "pid", "gpus"}      t: CLOCK_MONOTONIC seconds
-    {"op": "end", "stage", "t", "status", "exit_code", "signal", "cpu_s", "max_rss_b"}
+    {"op": "start", "stage", "kind", "t", "window", "parent", "pid", "gpus"}      t: CLOCK_MONOTONIC seconds
+    {"op": "end", "stage", "t", "window", "status", "exit_code", "signal", "cpu_s", "max_rss_b"}
     {"op": "event", "stage", "type", "t", ...}                          as in a KDWATCH_EVENTS file
-    {"op": "query", "stage", "id"}          -> {"id", "stage": {...}}   energy of the stage so far
+    {"op": "query", "window", "id"}     -> {"id", "devices": [...]}     energy of a window
     {"op": "close", "status", "exit_code", "reason"}
 
 End of file without `close` means that the client is gone. The recorder never touches the client's processes of its
@@ -20,7 +20,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from kdwatch.pipeline.answers import answer
 from kdwatch.pipeline.housekeeping import Recorder
 from kdwatch.pipeline.manifest import stage_entry
 from kdwatch.pipeline.progress_tail import checked
+from kdwatch.pipeline.windows import Windows
 
 log = logging.getLogger("kdwatch.recorder")
 
@@ -50,6 +50,8 @@ class AttachedRun:
         self.open: dict[str, int] = {}
         """Stages that run, and the process that each is."""
         self.verdict: tuple[str, int, str | None] | None = None
+        self.windows = Windows()
+        self._depth: dict[str, int] = {}
         self._buffer = b""
         self._control_due = 0.0
         self._ops: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -106,6 +108,11 @@ class AttachedRun:
 
     def _start(self, m: dict[str, Any]) -> None:
         stage, t = str(m["stage"]), float(m["t"])
+        if m.get("window") is not None:
+            self.windows.begin(int(m["window"]), stage, m.get("parent"), self.recording.totals())
+        self._depth[stage] = self._depth.get(stage, 0) + 1
+        if self._depth[stage] > 1:  # nested in itself, or in two threads: one window of the stage
+            return
         pid = int(m.get("pid") or 0) or None
         fields = {k: m[k] for k in ("parent", "gpus") if m.get(k) is not None}
         kind = str(m.get("kind") or "other")
@@ -122,8 +129,13 @@ class AttachedRun:
         self.recorder.samplers.own_processes(sorted(p for p in pids if p))
 
     def _end(self, m: dict[str, Any]) -> None:
-        self.recorder.samplers.edge()
-        self._finish(str(m["stage"]), float(m["t"]), m)
+        stage = str(m["stage"])
+        self._depth[stage] = self._depth.get(stage, 1) - 1
+        if self._depth[stage] <= 0:
+            self.recorder.samplers.edge()
+            self._finish(stage, float(m["t"]), m)
+        if m.get("window") is not None:
+            self.windows.end(int(m["window"]))
 
     def _finish(self, stage: str, t: float, m: Mapping[str, Any]) -> None:
         self.open.pop(stage, None)
@@ -143,8 +155,16 @@ class AttachedRun:
     def _query(self, m: dict[str, Any]) -> None:
         self.recorder.samplers.edge(wait_s=QUERY_EDGE_S)
         totals = self.recording.totals()
-        stages = [asdict(s) for s in totals.stages if s.name == m.get("stage")] if totals else []
-        answer(id=m.get("id"), stage=json.loads(json.dumps(stages[0], default=str)) if stages else None)
+        self.windows.settle(totals)
+        found = self.windows.result(m.get("window"), totals)
+        answer(id=m.get("id"), devices=None if found is None else [self._device(d) for d in found])
+
+    def _device(self, found: dict[str, Any]) -> dict[str, Any]:
+        """As the client shows it: with the vendor's index, without our key."""
+        entry: dict[str, Any] = dict(found)
+        key = entry.pop("key")
+        index = {d["key"]: d.get("index") for d in self.recorder.writer.manifest["devices"]}
+        return {**entry, "index": index.get(key)}
 
     def _close(self, m: dict[str, Any]) -> None:
         for stage in list(self.open):

@@ -95,11 +95,11 @@ class RecorderClient:
             return None
         return message if isinstance(message, dict) else None
 
-    def query(self, stage: str, limit_s: float = 2.0) -> dict[str, Any] | None:
-        """What the ledger knows of a stage; None if the recorder does not answer in time."""
+    def query(self, window: int, limit_s: float = 2.0) -> list[Mapping[str, Any]] | None:
+        """Energy of a window by device; None if it is not known or the recorder does not answer in time."""
         with self._lock:
             id = f"{time.monotonic_ns()}"
-            if not self._send("query", {"stage": stage, "id": id}):
+            if not self._send("query", {"window": window, "id": id}):
                 return None
             deadline = time.monotonic() + limit_s
             while (left := deadline - time.monotonic()) > 0:
@@ -107,7 +107,7 @@ class RecorderClient:
                 if message is None:
                     return None
                 if message.get("id") == id:
-                    return message.get("stage")
+                    return message.get("devices")
         return None
 
     def close(self, wait_s: float = 5.0, **verdict: Any) -> bool:

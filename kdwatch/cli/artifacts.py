@@ -1,0 +1,148 @@
+"""`kdwatch artifacts`: the store of stage outputs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kdwatch.cli.errors import one_line_errors
+
+if TYPE_CHECKING:
+    from kdwatch.pipeline.artifacts import Artifact
+
+
+@click.group("artifacts")
+def artifacts() -> None:
+    """List, show, verify and remove stored stage outputs.
+
+    Runs reuse an output when settings, inputs and code match what made it.
+
+    \b
+    kdwatch artifacts ls
+    kdwatch artifacts show 3f9c
+    kdwatch artifacts verify
+    kdwatch artifacts rm 3f9c
+    """
+
+
+def entry(artifact: Artifact) -> dict[str, Any]:
+    """One artifact as JSON output tells it."""
+    uses = artifact.uses()
+    return {
+        "id": artifact.id,
+        "kind": artifact.kind,
+        "path": str(artifact.path),
+        "size_bytes": artifact.size_b,
+        "energy_j": artifact.energy_j,
+        "made_by": artifact.made_by,
+        "created_at": artifact.meta.get("created_at"),
+        "uses": len(uses),
+    }
+
+
+@artifacts.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@one_line_errors
+def ls(as_json: bool) -> None:
+    """List stored outputs: kind, id, size, energy that made them, how many runs used them."""
+    from kdwatch.ledger.units import format_energy
+    from kdwatch.pipeline.artifacts import SHORT, ArtifactStore
+    from kdwatch.rundir.text import clean
+
+    found = [entry(a) for a in ArtifactStore()]
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    rows = [("KIND", "ID", "SIZE", "ENERGY", "USES", "MADE BY")]
+    for e in found:
+        energy = format_energy(e["energy_j"]) if e["energy_j"] is not None else "n/a"
+        made = clean(e["made_by"].get("run"), 60) or "n/a"
+        rows.append(
+            (
+                clean(e["kind"], 20),
+                clean(e["id"], SHORT + 1)[:SHORT],
+                size(e["size_bytes"]),
+                energy,
+                str(e["uses"]),
+                made,
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def size(count: int) -> str:
+    """Bytes for people, decimal units."""
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+@artifacts.command("show")
+@click.argument("id")
+@click.option("--json", "as_json", is_flag=True, help="The whole description as JSON.")
+@one_line_errors
+def show(id: str, as_json: bool) -> None:
+    """Show what made an output, its files, and the runs that used it. ID may be the beginning of one."""
+    from kdwatch.ledger.units import format_energy
+    from kdwatch.pipeline.artifacts import ArtifactStore
+    from kdwatch.rundir.text import clean
+
+    found = ArtifactStore().find(id)
+    if as_json:
+        click.echo(json.dumps({**found.meta, "path": str(found.path), "uses": found.uses()}, indent=2))
+        return
+    e = entry(found)
+    click.echo(f"{clean(found.kind)} {clean(found.id)}")
+    click.echo(
+        f"made by   {clean(e['made_by'].get('run'))}, stage {clean(e['made_by'].get('stage'))}, {clean(e['created_at'])}"
+    )
+    click.echo(f"energy    {format_energy(found.energy_j) if found.energy_j is not None else 'n/a'}")
+    for name, id_ in sorted(dict(found.meta.get("inputs") or {}).items()):
+        click.echo(f"input     {clean(name)}: {clean(id_)}")
+    click.echo(f"settings  {clean(json.dumps(found.meta.get('settings'), sort_keys=True), 2000)}")
+    click.echo(f"path      {clean(found.path, 1000)}")
+    for name, file in sorted(found.meta["files"].items()):
+        click.echo(f"file      {size(file['size']):>9}  {clean(name)}")
+    click.echo(f"used by   {', '.join(clean(use['run'], 60) for use in found.uses()) or 'no run'}")
+
+
+@artifacts.command("verify")
+@click.argument("ids", nargs=-1)
+@one_line_errors
+def verify(ids: tuple[str, ...]) -> None:
+    """Read all files of some outputs (default: all) and compare with their hashes. Exit code 1 if one is damaged."""
+    from kdwatch.pipeline.artifacts import SHORT, ArtifactStore
+    from kdwatch.rundir.text import clean
+
+    store = ArtifactStore()
+    found = [store.find(id) for id in ids] if ids else list(store)
+    bad = 0
+    for artifact in found:
+        problems = artifact.problems()
+        bad += bool(problems)
+        click.echo(f"{clean(artifact.kind)} {clean(artifact.id)[:SHORT]}  {'; '.join(map(clean, problems)) or 'whole'}")
+    if bad:
+        click.echo(
+            f"{bad} of {len(found)} are damaged: kdwatch artifacts rm ID, and the next run makes them again", err=True
+        )
+        sys.exit(1)
+
+
+@artifacts.command("rm")
+@click.argument("ids", nargs=-1, required=True)
+@one_line_errors
+def rm(ids: tuple[str, ...]) -> None:
+    """Delete stored outputs. Runs keep what they recorded; a later run makes the output again."""
+    from kdwatch.pipeline.artifacts import SHORT, ArtifactStore
+
+    store = ArtifactStore()
+    for artifact in [store.find(id) for id in ids]:
+        store.remove(artifact)
+        click.echo(f"removed {artifact.kind} {artifact.id[:SHORT]}")
