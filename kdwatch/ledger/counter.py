@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ FROZEN_SHARE = 0.5
 """A counter that resumes with less than this share of the power's energy stood still in between."""
 FAST_S = 0.005
 """A counter that updates at least this often is current at every reading (RAPL: about 1 ms)."""
+TIMED_S = 0.006
+"""A tick between readings this close is timed well enough to learn from."""
 SLACK_J = 5.0
 SLACK_S = 0.25
 HELD_ENTRIES = 4
@@ -47,7 +50,7 @@ class CounterTrack:
     """
 
     __slots__ = (
-        "_highs", "flag", "limit_w", "power", "raw", "read_t", "reading_s", "refresh_s", "suspect", "ticks", "wrap_j",
+        "_highs", "_sparse_s", "flag", "limit_w", "power", "raw", "read_t", "reading_s", "refresh_s", "suspect", "ticks", "wrap_j",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +73,8 @@ class CounterTrack:
         self.suspect: tuple[float, float] | None = None
         self.ticks: list[Tick] = []
         self._highs: list[float] = []
+        self._sparse_s = math.inf
+        """Longest time between readings since the last tick."""
 
     def add(self, t: float, raw: float) -> None:
         """Take a reading at time `t`; the power of that time must be in already."""
@@ -81,6 +86,7 @@ class CounterTrack:
             return
         if t <= self.read_t:
             return
+        self._sparse_s = max(self._sparse_s, t - self.read_t)
         if raw == self.raw and self.suspect is None:
             self._still(t)
             return
@@ -125,7 +131,15 @@ class CounterTrack:
                 self.flag("frozen", t)
                 self._append_bridge(last, t, bridge)
                 return
+        self._learn(last, low, t)
         self._append(Tick(low, t, last.joules + step, last.bridged_j, last.uncovered_s))
+
+    def _learn(self, last: Tick, low: float, t: float) -> None:
+        """Two ticks timed within one burst tell how often this counter updates."""
+        timed = t - low < TIMED_S and last.high - last.low < TIMED_S
+        if timed and self._sparse_s < TIMED_S:
+            self.refresh_s = min(self.refresh_s, max(FAST_S, t - last.low))
+        self._sparse_s = 0.0
 
     def _still(self, t: float) -> None:
         """The counter did not move: news only where it would have, had energy flowed."""
@@ -195,6 +209,7 @@ class CounterTrack:
             "suspect": self.suspect,
             "ticks": [list(x) for x in self.ticks],
             "refresh_s": self.refresh_s,
+            "sparse_s": None if math.isinf(self._sparse_s) else self._sparse_s,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -204,3 +219,4 @@ class CounterTrack:
         self.ticks = [Tick(*map(float, x)) for x in state["ticks"]]
         self._highs = [x.high for x in self.ticks]
         self.refresh_s = float(state["refresh_s"])
+        self._sparse_s = math.inf if state["sparse_s"] is None else float(state["sparse_s"])

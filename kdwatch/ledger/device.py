@@ -21,6 +21,10 @@ LIMIT_FACTOR = 1.2
 """Power above this multiple of the enforced limit is no power (notes: first samples far above the board's limit)."""
 LARGEST_W = {"gpu": 3000.0, "cpu": 2000.0, "dram": 1000.0, "ram_estimated": 1000.0, "other": 20000.0}
 """Largest believable power by kind, where a device states no limit."""
+INSTANT_AGE_S = 0.008
+"""Usual age of an instantaneous value when it is read (boards point-sample it every 20 ms or so)."""
+EDGE_TIME_S = 0.02
+"""Without a counter, an edge is known no better than this: values are that old."""
 FAST_S = 0.001
 """A RAPL counter updates about every millisecond, a model's at every reading."""
 NVML_REFRESH_S = 0.1
@@ -81,7 +85,8 @@ class DeviceTrack:
         self._zero_is_missing = self.kind == "gpu" and not imported
         window = positive(spec.get("average_window_s")) or 0.0
         period = positive(spec.get("period_s")) or 0.0
-        self.power = PowerTrack(backward=self.source == "estimated", period_s=period)
+        age = INSTANT_AGE_S if self.kind in ("gpu", "other") and not imported else 0.0
+        self.power = PowerTrack(backward=self.source == "estimated", period_s=period, age_s=age)
         self.average = PowerTrack(0.5 * window + AVERAGE_AGE_S if window else 0.0, period_s=period)
         self.power.lenient = self.average.lenient = imported
         self.correction = Correction(self.power, window) if window and self.source != "counter" else None
@@ -164,7 +169,9 @@ class DeviceTrack:
         if self.correction is not None and self.correction.entries:
             joules += self.correction.at(t)
             variance = self.correction.variance_at(t)
-        return Level(t, joules, joules, reach.uncovered_s, variance, joules)
+        timing = EDGE_TIME_S * (signal.watts_at(t) or 0.0)
+        edge = timing * timing / 12.0
+        return Level(t, joules, joules, reach.uncovered_s, variance, joules, edge_variance=edge)
 
     # -- owners
 
@@ -235,8 +242,8 @@ class DeviceTrack:
 
     def _variance(self, before: Level, after: Level) -> float:
         if self.counter.raw is None and self.correction is None:
-            return max(0.0, after.variance - before.variance)
-        return before.variance + after.variance
+            return max(0.0, after.variance - before.variance) + before.edge_variance + after.edge_variance
+        return before.variance + after.variance + before.edge_variance + after.edge_variance
 
     # -- answers
 

@@ -33,6 +33,8 @@ class Level(NamedTuple):
     """Integrated power up to the same moment, for the cross-check; None where there is none."""
     average_j: float = 0.0
     """Integrated averaged power up to the same moment, likewise."""
+    edge_variance: float = 0.0
+    """Of this moment alone, where `variance` is a running sum."""
 
 
 def level_of_counter(counter: CounterTrack, power: PowerTrack, t: float) -> Level:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from typing import Any, NamedTuple
 
@@ -36,12 +37,15 @@ class PowerTrack:
     (h dt)^2 / 12. Gaps add time to `uncovered_s` and no energy.
     """
 
-    __slots__ = ("_times", "backward", "entries", "first_t", "lenient", "period_s", "shift_s")
+    __slots__ = ("_read_t", "_times", "age_s", "backward", "entries", "first_t", "lenient", "period_s", "shift_s")
 
-    def __init__(self, shift_s: float = 0.0, backward: bool = False, period_s: float = 0.0) -> None:
+    def __init__(self, shift_s: float = 0.0, backward: bool = False, period_s: float = 0.0, age_s: float = 0.0) -> None:
         self.shift_s = shift_s
         """A sample speaks of the time this much before it was read (age of the value, half its window)."""
         self.backward = backward
+        self.age_s = age_s
+        """A value read by itself is this old on average; one seen to change is as old as half the read step."""
+        self._read_t = -math.inf
         self.period_s = period_s
         """Usual time between samples, learned; bursts at edges do not count."""
         self.entries: list[Entry] = []
@@ -53,6 +57,8 @@ class PowerTrack:
     def add(self, t: float, watts: float) -> None:
         """Take a sample at time `t`, already checked. Samples that are not newer than the last are ignored."""
         entries = self.entries
+        age, self._read_t = min(self.age_s, 0.5 * (t - self._read_t)), t
+        t -= age
         if not entries:
             self.first_t = t
             entries.append(Entry(t, watts, 0.0, 0.0, 0.0))
@@ -60,7 +66,7 @@ class PowerTrack:
             return
         last_t, last_w, joules, uncovered, variance = entries[-1]
         dt = t - last_t
-        if dt <= 0.0:
+        if dt <= 0.0 or (dt <= self.age_s and watts == last_w):
             return
         if dt > GAP_S and dt > 5.0 * self.period_s and not (self.lenient and len(entries) == 1):
             uncovered += dt
@@ -142,7 +148,12 @@ class PowerTrack:
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs, as JSON."""
-        return {"entries": [list(e) for e in self.entries], "period_s": self.period_s, "first_t": self.first_t}
+        return {
+            "entries": [list(e) for e in self.entries],
+            "period_s": self.period_s,
+            "first_t": self.first_t,
+            "read_t": self._read_t if self.entries else None,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
@@ -150,3 +161,4 @@ class PowerTrack:
         self._times = [e.t for e in self.entries]
         self.period_s = float(state["period_s"])
         self.first_t = state["first_t"]
+        self._read_t = -math.inf if state["read_t"] is None else float(state["read_t"])

@@ -20,6 +20,7 @@ AVERAGE_S = 0.1
 AVERAGE_WINDOW_S = 1.0
 NOISE_W = 0.5
 BURST_READ_S = 0.002
+CAL = 0.0
 
 
 @dataclass
@@ -121,10 +122,10 @@ class Board:
         return round(mean + self._noise(at, 2), 3)
 
 
-def polls(edges: list[float], end: float, rng: random.Random, board: Board) -> Iterator[float]:
+def polls(edges: list[float], end: float, rng: random.Random, board: Board, calibration_s: float = 0.0) -> Iterator[float]:
     """Times of polls: 10 Hz with the jitter of a busy machine, and at each edge a burst until the counter ticks."""
     t = rng.random() * 0.1
-    times = []
+    times = [0.2 + k * BURST_READ_S for k in range(int(calibration_s / BURST_READ_S))]
     while t < end:
         times.append(t + rng.random() * 0.002)
         t += 0.1
@@ -150,7 +151,7 @@ def measure(
     ledger = Ledger({"devices": [spec], "stages": [{"name": "s", "kind": "student", "gpus": [0]}]})
     ledger.devices["g0"].spec["index"] = 0
     started = ended = False
-    for t in polls([start, end], end + 1.5, rng, board):
+    for t in polls([start, end], end + 1.5, rng, board, CAL):
         if not started and t >= start:
             ledger.event({"t": start, "type": "stage_started", "stage": "s"})
             started = True
