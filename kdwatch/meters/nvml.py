@@ -19,7 +19,7 @@ from kdwatch.meters.processes import exists, tree
 
 EDGE_S = 0.15
 """Longest burst around an edge: a counter that updates every 100 ms ticks within it."""
-EDGE_STEP_S = 0.0015
+EDGE_STEP_S = 0.001
 """Pause between two rounds of a burst."""
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-
 from sim_traces import Trace, constant
 
 HERE = Path(__file__).parent
