@@ -78,7 +78,8 @@ class Units:
     def _co2e(self, kwh: float) -> str:
         if self.g_per_kwh is None:
             return NA
-        return f"{three_digits(kwh * self.pue * self.g_per_kwh / 1e3)} kgCO2e"
+        grams = kwh * self.pue * self.g_per_kwh
+        return f"{three_digits(grams)} gCO2e" if abs(grams) < 99.95 else f"{three_digits(grams / 1e3)} kgCO2e"
 
     def _money(self, kwh: float) -> str:
         if self.price_per_kwh is None:

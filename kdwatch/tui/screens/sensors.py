@@ -9,10 +9,13 @@ from textual.message import Message
 
 from kdwatch.rundir.text import clean
 from kdwatch.tui.screens.listing import ListingScreen
-from kdwatch.tui.view.line import Line, left
+from kdwatch.tui.view.line import Line, left, wrapped
 
 TONES = {"ok": "good", "warn": "warn", "denied": "bad", "unavailable": "bad", "unsupported": "dim", "absent": "dim"}
 """Tone of a sensor's status."""
+
+INDENT = 24
+"""Cells before a sensor's text."""
 
 
 class SensorRow(NamedTuple):
@@ -102,9 +105,11 @@ def _section(title: str, rows: list[SensorRow], width: int) -> list[Line]:
         lines.append((("  nothing was recorded about sensors", "dim"),))
     for row in rows:
         tone = TONES.get(row.status, "warn")
-        lines.append(((f"  {left(row.stream, 10)}", "accent"), (left(row.status, 12), tone), (row.text, "")))
-        if row.fix:
-            lines.append(((" " * 24 + "do: ", "dim"), (row.fix, "")))
+        texts = wrapped(row.text, max(width - INDENT, 16))
+        lines.append(((f"  {left(row.stream, 10)}", "accent"), (left(row.status, 12), tone), (texts[0], "")))
+        lines += [((" " * INDENT + text, ""),) for text in texts[1:]]
+        for n, text in enumerate(wrapped(row.fix, max(width - INDENT - 4, 16)) if row.fix else ()):
+            lines.append(((" " * INDENT + ("do: " if n == 0 else "    "), "dim"), (text, "accent")))
     return lines
 
 

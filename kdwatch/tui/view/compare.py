@@ -84,7 +84,7 @@ def _totals(reports: Sequence[Report], units: Units, column: int) -> list[Line]:
         ("unattributed", [(units.energy(r["unattributed_j"]), "") for r in reports]),
         ("time", [(duration(r["duration_s"]), "") for r in reports]),
         ("J/token, student", [(plain(_student(r, "j_per_token")), "") for r in reports]),
-        ("CO2e", [(plain(r["co2e_kg"], "kg"), "") for r in reports]),
+        ("CO2e", [(co2e(r["co2e_kg"]), "") for r in reports]),
         ("quality Q", [(plain(quality(r)), "") for r in reports]),
     ]
     return [_row(name, cells, column) for name, cells in rows]
@@ -108,6 +108,11 @@ def _student(report: Report, field: str) -> float | None:
 def quality(report: Report) -> float | None:
     """Q of a report, or None."""
     return (report["quality"] or {}).get("q")
+
+
+def co2e(kg: float | None) -> str:
+    """Kilograms, grams where they are few."""
+    return plain(kg, "kg") if kg is None or kg >= 0.09995 else plain(kg * 1e3, "g")
 
 
 def _frontier(reports: Sequence[Report], column: int) -> list[Line]:

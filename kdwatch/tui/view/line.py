@@ -63,3 +63,19 @@ def spread(start: Sequence[Piece], end: Sequence[Piece], width: int) -> Line:
     if room < 1:
         return tuple(start)
     return (*start, (" " * room, ""), *end)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """`text` broken between words into lines of at most `width` cells; longer words are cut through."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        while width_of(word) > width:
+            head = word[: max(width - (width_of(line) + 1 if line else 0), 1)]
+            lines.append(f"{line} {head}".strip())
+            line, word = "", word[len(head) :]
+        if line and width_of(line) + 1 + width_of(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kdwatch.tui.fmt import Units, duration
 from kdwatch.tui.runlist import RunRow
 from kdwatch.tui.view.header import STATUS_TONES
@@ -28,6 +26,7 @@ FIRST_STEPS: tuple[Line, ...] = (
 def columns(units: Units) -> list[Column[RunRow]]:
     """Every column, in order."""
     return [
+        Column("id", 26, lambda r: (r.run_id, "dim"), 7, "left"),
         Column("regime", 13, lambda r: (r.regime, "dim"), 6, "left"),
         Column("status", 11, lambda r: (r.status.replace("_", " "), STATUS_TONES.get(r.status, "warn")), 1, "left"),
         Column("started (UTC)", 16, lambda r: (r.started, "dim"), 4, "left"),
@@ -53,10 +52,3 @@ def run_line(row: RunRow, marked: bool, width: int, units: Units) -> Line:
     if row.problem:
         return ((f"   {row.run_id}  ", ""), (row.problem, "bad"))
     return row_line((name, "accent" if marked else ""), row, fitting(columns(units), width, NAME_MIN), width)
-
-
-def selected_line(rows: Sequence[RunRow], at: int) -> Line:
-    """Which directory the selected run is in."""
-    if not 0 <= at < len(rows):
-        return ()
-    return ((f"   {rows[at].run_id}  ", "dim"), (str(rows[at].path), "dim"))

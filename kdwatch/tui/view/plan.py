@@ -1,0 +1,190 @@
+"""A plan as text: the recommendation and why, the others, and the frontier as a chart with a letter a candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kdwatch.rundir.text import clean
+from kdwatch.tui.raster import Glyphs
+from kdwatch.tui.view.line import Line, Piece, cut, left, right, wrapped
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Names of candidates in chart and list; further ones are `o`."""
+
+
+def kwh(value: float | None) -> str:
+    """Energy with two decimals, as the study's table has them."""
+    return "n/a" if value is None else f"{value:.2f} kWh"
+
+
+def q_text(value: float | None) -> str:
+    """Quality with two decimals."""
+    return "n/a" if value is None else f"{value:.2f}"
+
+
+def letters(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Letter of each candidate, by energy from the lowest; those without energy come last."""
+    order = sorted(plan["candidates"], key=lambda c: (c["per_student_kwh"] is None, c["per_student_kwh"] or 0.0))
+    return {c["id"]: LETTERS[i] if i < len(LETTERS) else "o" for i, c in enumerate(order)}
+
+
+def card_lines(plan: Mapping[str, Any], width: int, selected: str | None = None) -> list[Line]:
+    """What to do and why; what it would take where nothing fits; then every candidate with its fate."""
+    best = plan["recommendation"]
+    lines = _recommended(plan, best, width) if best else _infeasible(plan, width)
+    if plan["runner_up"]:
+        second = plan["runner_up"]
+        text = f"{clean(second['id'], 40)}  {kwh(second['per_student_kwh'])}, Q {q_text(second['quality'])}: "
+        lines += [(), *_block("runner-up", text + clean(second["why"], 200), width)]
+    lines += [(), (("candidates", "head"),), *candidate_lines(plan, width, selected)]
+    lines += _break_even(plan, width)
+    lines += [line for w in plan["warnings"] for line in _block("note", clean(w["text"], 400), width, "warn")]
+    return lines
+
+
+def _block(label: str, text: str, width: int, tone: str = "") -> list[Line]:
+    """A label and a wrapped text beside it."""
+    texts = wrapped(text, max(width - 13, 16))
+    first: Line = ((left(label, 12) + " ", "dim"), (texts[0], tone))
+    return [first, *(((" " * 13 + more, tone),) for more in texts[1:])]
+
+
+def _recommended(plan: Mapping[str, Any], best: Mapping[str, Any], width: int) -> list[Line]:
+    p = best["predicted"]
+    level = f"{plan['interval_level']:.0%}"
+    lines: list[Line] = [
+        ((f"{clean(best['id'], 40)}", "accent"), (f"  {clean(best['regime'], 20)}, {best['basis']}", "dim")),
+        *_block("energy", f"{kwh(p['per_student_kwh'])} per student at N = {plan['reuse_n']}", width, "head"),
+        *_block(f"{level} range", f"{kwh(p['total_kwh_low'])} to {kwh(p['total_kwh_high'])} at N = 1", width),
+        *_block(
+            "quality", f"{q_text(p['quality'])} ({q_text(p['quality_low'])} to {q_text(p['quality_high'])})", width
+        ),
+    ]
+    if plan["slack_kwh"] is not None:
+        within = "" if p["p_within"] is None else f", P(within) {p['p_within']:.2f}"
+        lines += _block("left", f"{kwh(plan['slack_kwh'])}{within}", width)
+    if p["co2e_kg"] is not None:
+        lines += _block("carbon", f"{p['co2e_kg']:.3g} kg CO2e", width)
+    settings = ", ".join(f"{clean(k, 30)} {clean(v, 30)}" for k, v in best["hyperparameters"].items() if k != "source")
+    lines += _block("settings", settings or "n/a", width)
+    for reason in best["reasons"]:
+        lines += _block("why" if reason is best["reasons"][0] else "", clean(reason["text"], 400), width)
+    return lines
+
+
+def _infeasible(plan: Mapping[str, Any], width: int) -> list[Line]:
+    lines: list[Line] = [(("nothing fits these limits", "bad"),)]
+    cheapest = plan["cheapest"]
+    if cheapest:
+        short = "" if plan["shortfall_kwh"] is None else f", {kwh(plan['shortfall_kwh'])} short"
+        lines += _block("cheapest", f"{clean(cheapest['id'], 40)}  {kwh(cheapest['per_student_kwh'])}{short}", width)
+    for step in plan["relaxations"]:
+        if "from" in step:
+            text = f"{step['limit']} {step['from']:.4g} to {step['to']:.4g}: then {clean(step['candidate'], 40)}"
+            lines += _block("relax", text, width)
+    return lines
+
+
+def candidate_lines(plan: Mapping[str, Any], width: int, selected: str | None) -> list[Line]:
+    """Letter, name, energy, quality and fate of each candidate."""
+    why = {r["id"]: clean(r["why"], 200) for r in plan["rejected"]}
+    on_frontier = {p["id"] for p in plan["frontier"]}
+    best = plan["recommendation"]["id"] if plan["recommendation"] else None
+    lines: list[Line] = []
+    by_id = {c["id"]: c for c in plan["candidates"]}
+    for name, letter in letters(plan).items():
+        c = by_id[name]
+        fate = "recommended" if name == best else why.get(name, "")
+        tone = "accent" if name == best else "" if name in on_frontier else "dim"
+        pointer = ">" if name == selected else " "
+        start = f"{pointer}{letter} {left(clean(name, 40), 12)} {right(kwh(c['per_student_kwh']), 10)}  Q {left(q_text(c['quality']), 5)}"
+        lines.append(((start, tone), ("frontier  " if name in on_frontier else "", "good"), (cut(fate, 80), "dim")))
+    return lines
+
+
+def _break_even(plan: Mapping[str, Any], width: int) -> list[Line]:
+    rows = [b for b in plan["break_even"] if b["n_verdict"]]
+    if not rows:
+        return []
+    lines: list[Line] = [(), (("students before a shared teacher pays (N*)", "head"),)]
+    for row in rows:
+        text = (
+            row["n_verdict"]
+            if row["n_star"] is None
+            else f"N* {row['n_star']:.1f}, better from {row['first_n_strictly_better']}"
+        )
+        if row["n_star"] is not None and row["n_star_low"] is not None and row["n_star_high"] is not None:
+            text += f" ({row['n_star_low']:.1f} to {row['n_star_high']:.1f})"
+        lines += _block(clean(row["id"], 12), f"{text}, {clean(row['basis'], 20)}", width)
+    return lines
+
+
+def chart_lines(plan: Mapping[str, Any], width: int, height: int, glyphs: Glyphs, selected: str | None) -> list[Line]:
+    """Energy to the right, quality up: the frontier's staircase, a letter a candidate, the budget as a line."""
+    points = [c for c in plan["candidates"] if c["quality"] is not None and c["per_student_kwh"] is not None]
+    if len(points) < 2 or width < 30 or height < 8:
+        return []
+    text = _drawn(plan, points, width, height - 1)
+    best = plan["recommendation"]["id"] if plan["recommendation"] else selected
+    if glyphs.name == "ascii":
+        text = [_ascii(row) for row in text]
+    names = letters(plan)
+    lines = [_toned(row, names.get(best or "", "")) for row in text]
+    budget = "" if plan["allowed_kwh"] is None else f", line: budget {plan['allowed_kwh']:.2f}"
+    return [(("quality Q over kWh per student", "head"), (budget, "warn")), *lines]
+
+
+def _drawn(plan: Mapping[str, Any], points: Sequence[Mapping[str, Any]], width: int, height: int) -> list[str]:
+    """The chart as plotext draws it, without colour."""
+    import plotext
+
+    names = letters(plan)
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plotsize(width, height)
+    xs, ys = staircase(plan["frontier"])
+    if len(xs) > 1:
+        plotext.plot(xs, ys, marker="·")
+    if plan["allowed_kwh"] is not None:
+        plotext.vline(plan["allowed_kwh"])
+    for c in points:
+        plotext.scatter([c["per_student_kwh"]], [c["quality"]], marker=names[c["id"]])
+    rows = plotext.uncolorize(plotext.build()).splitlines()
+    plotext.clear_figure()
+    return [row.rstrip() for row in rows]
+
+
+def staircase(frontier: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
+    """Corners of the frontier's steps: right at the same quality, then up."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for point in frontier:
+        if ys:
+            xs.append(point["per_student_kwh"])
+            ys.append(ys[-1])
+        xs.append(point["per_student_kwh"])
+        ys.append(point["quality"])
+    return xs, ys
+
+
+def _ascii(row: str) -> str:
+    """Frame and line characters in ASCII."""
+    swaps = {"─": "-", "·": "."} | dict.fromkeys("│┤├", "|") | dict.fromkeys("┬┴┼┌┐└┘", "+")
+    return "".join(swaps.get(char, char if char.isascii() else ":") for char in row)
+
+
+def _toned(row: str, chosen: str) -> Line:
+    """Letters stand out from frame and staircase; the chosen one is in brackets too, not in colour only."""
+    pieces: list[Piece] = []
+    for char in row:
+        tone = ("accent" if char == chosen else "head") if char in LETTERS else "dim"
+        if pieces and pieces[-1][1] == tone:
+            pieces[-1] = (pieces[-1][0] + char, tone)
+        else:
+            pieces.append((char, tone))
+    for i, (text, _) in enumerate(pieces):
+        if text == chosen and 0 < i < len(pieces) - 1:
+            pieces[i - 1] = (pieces[i - 1][0][:-1] + "(", pieces[i - 1][1])
+            pieces[i + 1] = (")" + pieces[i + 1][0][1:], pieces[i + 1][1])
+    return tuple(pieces)
