@@ -98,11 +98,9 @@ def show(id: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({**found.meta, "path": str(found.path), "uses": found.uses()}, indent=2))
         return
-    e = entry(found)
+    e, made = entry(found), found.made_by
     click.echo(f"{clean(found.kind)} {clean(found.id)}")
-    click.echo(
-        f"made by   {clean(e['made_by'].get('run'))}, stage {clean(e['made_by'].get('stage'))}, {clean(e['created_at'])}"
-    )
+    click.echo(f"made by   {clean(made.get('run'))}, stage {clean(made.get('stage'))}, {clean(e['created_at'])}")
     click.echo(f"energy    {format_energy(found.energy_j) if found.energy_j is not None else 'n/a'}")
     for name, id_ in sorted(dict(found.meta.get("inputs") or {}).items()):
         click.echo(f"input     {clean(name)}: {clean(id_)}")
