@@ -69,8 +69,13 @@ def _recommended(plan: Mapping[str, Any], best: Mapping[str, Any], width: int) -
     settings = ", ".join(f"{clean(k, 30)} {clean(v, 30)}" for k, v in best["hyperparameters"].items() if k != "source")
     lines += _block("settings", settings or "n/a", width)
     for reason in best["reasons"]:
-        lines += _block("why" if reason is best["reasons"][0] else "", clean(reason["text"], 400), width)
+        lines += _block("why" if reason is best["reasons"][0] else "", "- " + clean(reason["text"], 400), width)
     return lines
+
+
+def _with_range(p: Mapping[str, Any]) -> str:
+    """Quality with its interval."""
+    return f"{q_text(p['quality'])} ({q_text(p['quality_low'])} to {q_text(p['quality_high'])})"
 
 
 def _infeasible(plan: Mapping[str, Any], width: int) -> list[Line]:
@@ -98,8 +103,10 @@ def candidate_lines(plan: Mapping[str, Any], width: int, selected: str | None) -
         fate = "recommended" if name == best else why.get(name, "")
         tone = "accent" if name == best else "" if name in on_frontier else "dim"
         pointer = ">" if name == selected else " "
-        start = f"{pointer}{letter} {left(clean(name, 40), 12)} {right(kwh(c['per_student_kwh']), 10)}  Q {left(q_text(c['quality']), 5)}"
-        lines.append(((start, tone), ("frontier  " if name in on_frontier else "", "good"), (cut(fate, 80), "dim")))
+        numbers = f"{right(kwh(c['per_student_kwh']), 10)}  Q {left(q_text(c['quality']), 5)}"
+        start = f"{pointer}{letter} {left(clean(name, 40), 12)} {numbers}"
+        mark = "frontier  " if name in on_frontier else ""
+        lines.append(((start, tone), (mark, "good"), (cut(fate, width - len(start) - len(mark)), "dim")))
     return lines
 
 
@@ -109,13 +116,11 @@ def _break_even(plan: Mapping[str, Any], width: int) -> list[Line]:
         return []
     lines: list[Line] = [(), (("students before a shared teacher pays (N*)", "head"),)]
     for row in rows:
-        text = (
-            row["n_verdict"]
-            if row["n_star"] is None
-            else f"N* {row['n_star']:.1f}, better from {row['first_n_strictly_better']}"
-        )
-        if row["n_star"] is not None and row["n_star_low"] is not None and row["n_star_high"] is not None:
-            text += f" ({row['n_star_low']:.1f} to {row['n_star_high']:.1f})"
+        text = row["n_verdict"]
+        if row["n_star"] is not None:
+            text = f"N* {row['n_star']:.1f}, better from {row['first_n_strictly_better']}"
+            if row["n_star_low"] is not None and row["n_star_high"] is not None:
+                text += f" ({row['n_star_low']:.1f} to {row['n_star_high']:.1f})"
         lines += _block(clean(row["id"], 12), f"{text}, {clean(row['basis'], 20)}", width)
     return lines
 
