@@ -56,26 +56,29 @@ def discover(
     `select_gpus` has the grammar of CUDA_VISIBLE_DEVICES; None means all GPUs. Never raises for a sensor.
     """
     found = Discovery()
-    module_scope = _add_nvml(found, select_gpus, clock, sleep)
-    _add_amd(found)
-    if module_scope:
+    if add_gpus(found, select_gpus, clock, sleep):
         text = "the GPU module's counter covers the CPU and its memory: they are not measured again"
         found.sensors.append(SensorStatus("rapl", "unavailable", text))
-        return found
-    _add_cpu(found, powercap_root, clock)
+    else:
+        add_cpu(found, powercap_root, clock)
     return found
 
 
-def _add_nvml(
-    found: Discovery, select_gpus: str | None, clock: Callable[[], float], sleep: Callable[[float], object]
+def add_gpus(
+    found: Discovery,
+    select_gpus: str | None = FROM_ENVIRONMENT,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Whether a counter of a whole module, CPU included, was found."""
+    """Add the GPUs' meter and state; returns whether a counter covers a whole module, CPU included."""
+    _add_amd(found)
     value, order = visible.from_environment()
     if select_gpus != FROM_ENVIRONMENT:
         value = select_gpus
     boards = nvml_boards.find(value, order, clock)
     if not boards.sensors:
-        found.sensors.append(SensorStatus("nvml", "unavailable", boards.problem or "no NVIDIA GPU", boards.fix))
+        status = "unavailable" if boards.problem else "ok"
+        found.sensors.append(SensorStatus("nvml", status, boards.problem or "; ".join(boards.notes), boards.fix))
         return False
     meter = NvmlMeter(boards.sensors, clock, sleep)
     found.meters.append(meter)
@@ -91,8 +94,8 @@ def _add_amd(found: Discovery) -> None:
         found.sensors.append(SensorStatus("amd", "unsupported", text))
 
 
-def _add_cpu(found: Discovery, powercap_root: Path | None, clock: Callable[[], float]) -> None:
-    """RAPL where it can be read; the model's CPU and memory for what it does not give."""
+def add_cpu(found: Discovery, powercap_root: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    """Add RAPL where it can be read, else the model's CPU and memory."""
     opened = open_rapl(powercap_root)
     found.sensors.append(SensorStatus("rapl", opened.status, opened.text, opened.fix))
     kinds = {c.device.kind for c in opened.counters}

@@ -43,7 +43,7 @@ class NvmlMeter:
         self._sleep = sleep
         self._crew: Crew[GpuSensor, Reading | tuple[GpuSensor, Facts]] = Crew(sensors)
         self._facts: dict[str, Facts] = {}
-        self._foreign: set[tuple[str, int]] = set()
+        self._foreign: dict[str, set[int]] = defaultdict(set)
         self._lock = threading.Lock()
         self._closed = False
 
@@ -89,19 +89,23 @@ class NvmlMeter:
     def _keep(self, sensor: GpuSensor, found: Facts) -> None:
         self._facts[sensor.device.key] = found
         sensor.limit_w = found.limit_w or sensor.limit_w
-        if found.pids:
+        if found.pids or self._foreign[sensor.device.key]:
             self._judge(sensor, found.pids)
 
     def _judge(self, sensor: GpuSensor, pids: Iterable[int]) -> None:
-        """Flag compute processes that are not the run's. A pid that does not exist here belongs to another pid
-        namespace: nothing can be said of it."""
+        """Flag compute processes that are not the run's, once each. A pid that does not exist here belongs to another
+        pid namespace: nothing can be said of it."""
         own = {p.pid for p in tree(self.own_pids)}
-        for pid in pids:
-            if pid in own or (sensor.device.key, pid) in self._foreign or not exists(pid):
-                continue
-            self._foreign.add((sensor.device.key, pid))
+        found = {pid for pid in pids if pid not in own and exists(pid)}
+        for pid in found - self._foreign[sensor.device.key]:
             text = f"process {pid}, which is not this run's, computes on {sensor.device.name}"
             sensor.say("contended", text, self._clock())
+        self._foreign[sensor.device.key] = found
+
+    def foreign_pids(self) -> set[int]:
+        """Processes that are not the run's and compute on one of the boards now."""
+        self.info()
+        return set().union(*self._foreign.values())
 
     def drain_events(self) -> Sequence[SensorEvent]:
         """Events since the last call, in order of time."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pynvml
 
 from kdwatch.meters import visible
-from kdwatch.meters.nvml_sensor import GpuSensor, ask, describe, mig_enabled
+from kdwatch.meters.base import Device
+from kdwatch.meters.nvml_sensor import GpuSensor, Sources, ask, describe, mig_enabled
+
+LIMIT_S = 2.0
+"""A board that has not answered all questions by then is left out."""
 
 
 @dataclass(frozen=True)
@@ -26,40 +33,100 @@ class Found:
     """What to do about it."""
 
 
-def find(value: str | None, order: str | None, clock: Callable[[], float]) -> Found:
+@dataclass(frozen=True)
+class Answer:
+    """What one board said of itself."""
+
+    handle: Any
+    board: visible.Board
+    described: tuple[Device, Sources] | str
+
+
+def find(value: str | None, order: str | None, clock: Callable[[], float], limit_s: float = LIMIT_S) -> Found:
     """Initialise NVML and open the boards that a value of `CUDA_VISIBLE_DEVICES` selects (None: all). NVML stays
-    initialised if any sensor is returned."""
+    initialised if any sensor is returned. A driver that hangs costs `limit_s` each for its start and its boards."""
+    started = _within([("NVML", _start)], limit_s)
+    if not started:
+        text = f"NVML gives no answer within {limit_s:g} s"
+        return Found([], [], 0, text, "see whether nvidia-smi hangs too; if so reset the GPU or reboot")
+    count = started["NVML"]
+    if isinstance(count, pynvml.NVMLError):
+        return Found([], [], 0, *_explain(count))
+    answers = _within([(i, partial(_survey, i)) for i in range(count)], limit_s)
+    found = _select(answers, count, value, order, clock, limit_s)
+    if not found.sensors:
+        pynvml.nvmlShutdown()
+    return found
+
+
+def _start() -> int | pynvml.NVMLError:
+    """Number of boards, or why there is none."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as problem:
-        return Found([], [], 0, *_explain(problem))
-    handles, notes = _handles()
-    boards = [board(index, handle) for index, handle in handles.items()]
-    chosen = visible.select(value, boards, order)
+        return problem
+    return ask(pynvml.nvmlDeviceGetCount) or 0
+
+
+def _within(calls: list[tuple[Any, Callable[[], Any]]], limit_s: float) -> dict[Any, Any]:
+    """Results by name of those calls that end in time, made side by side."""
+    results: dict[Any, Any] = {}
+
+    def work(name: Any, call: Callable[[], Any]) -> None:
+        results[name] = call()
+
+    threads = [threading.Thread(target=work, args=c, daemon=True) for c in calls]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + limit_s
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return dict(results)
+
+
+def _survey(index: int) -> Answer | str:
+    """Everything about one board, or a line that says why it cannot be opened."""
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    except pynvml.NVMLError as problem:
+        return f"GPU {index} cannot be opened: NVML: {problem}"
+    return Answer(handle, board(index, handle), describe(handle, index))
+
+
+def _select(
+    answers: dict[int, Answer | str],
+    count: int,
+    value: str | None,
+    order: str | None,
+    clock: Callable[[], float],
+    limit_s: float,
+) -> Found:
+    notes: list[str] = []
+    known = {i: a for i, a in sorted(answers.items()) if isinstance(a, Answer)}
+    chosen = visible.select(value, numbered(known, count), order)
     sensors = []
-    for selected in sorted(chosen.boards, key=lambda b: b.index):
-        described = describe(handles[selected.index], selected.index)
-        if isinstance(described, str):
-            notes.append(described)
-            continue
-        device, sources = described
-        sensors.append(GpuSensor(device, handles[selected.index], sources, clock))
-    if not sensors:
-        pynvml.nvmlShutdown()
+    for index in sorted(b.index for b in chosen.boards):
+        answer = answers.get(index, f"GPU {index} gives no answer within {limit_s:g} s: left out")
+        described = answer if isinstance(answer, str) else answer.described
+        if isinstance(answer, str) or isinstance(described, str):
+            notes.append(str(described))
+        else:
+            sensors.append(GpuSensor(described[0], answer.handle, described[1], clock))
     notes += chosen.notes
     nothing = None if sensors else "; ".join(notes) or "NVML finds no GPU"
-    return Found(sensors, notes, len(boards), nothing)
+    return Found(sensors, notes, count, nothing)
 
 
-def _handles() -> tuple[dict[int, Any], list[str]]:
-    """Handle by NVML index; a board that cannot be opened is a note, and no other board's loss."""
-    handles, notes = {}, []
-    for index in range(ask(pynvml.nvmlDeviceGetCount) or 0):
-        try:
-            handles[index] = pynvml.nvmlDeviceGetHandleByIndex(index)
-        except pynvml.NVMLError as problem:
-            notes.append(f"GPU {index} cannot be opened: NVML: {problem}")
-    return handles, notes
+def numbered(known: dict[int, Answer], count: int) -> list[visible.Board]:
+    """All boards, silent ones included: they keep their place, so that a number means the same board. A silent one is
+    taken to be like its neighbours."""
+    speed = max((a.board.speed for a in known.values()), default=0.0)
+    boards: list[visible.Board] = []
+    for index in range(count):
+        before = boards[-1].bus_id if boards else ""
+        silent = visible.Board(index, f"unknown-{index}", before + "~", speed)
+        boards.append(known[index].board if index in known else silent)
+    return boards
 
 
 def board(index: int, handle: Any) -> visible.Board:
