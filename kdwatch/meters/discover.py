@@ -69,13 +69,14 @@ def add_gpus(
     select_gpus: str | None = FROM_ENVIRONMENT,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
+    limit_s: float = nvml_boards.LIMIT_S,
 ) -> bool:
     """Add the GPUs' meter and state; returns whether a counter covers a whole module, CPU included."""
     _add_amd(found)
     value, order = visible.from_environment()
     if select_gpus != FROM_ENVIRONMENT:
         value = select_gpus
-    boards = nvml_boards.find(value, order, clock)
+    boards = nvml_boards.find(value, order, clock, limit_s)
     if not boards.sensors:
         status = "unavailable" if boards.problem else "ok"
         found.sensors.append(SensorStatus("nvml", status, boards.problem or "; ".join(boards.notes), boards.fix))

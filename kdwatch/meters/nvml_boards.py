@@ -15,8 +15,9 @@ from kdwatch.meters import visible
 from kdwatch.meters.base import Device
 from kdwatch.meters.nvml_sensor import GpuSensor, Sources, ask, describe, mig_enabled
 
-LIMIT_S = 2.0
-"""A board that has not answered all questions by then is left out."""
+LIMIT_S = 15.0
+"""A board that has not answered all questions by then is left out. Without persistence mode the driver's start takes
+about a second a board."""
 
 
 @dataclass(frozen=True)

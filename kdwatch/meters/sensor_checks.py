@@ -12,6 +12,8 @@ from kdwatch.meters.nvml import NvmlMeter
 from kdwatch.meters.trial import Trial, try_meter
 
 TRIAL_S = {"nvml": 0.45, "rapl": 0.05, "estimate": 0.3}
+BOARD_LIMIT_S = 1.2
+"""Each for the driver's start and for its boards, so that the whole stays below 3 s."""
 IDS = {"nvml": "gpu", "rapl": "cpu.rapl", "estimate": "cpu.estimate", "amd": "gpu.amd"}
 """Check of each stream."""
 
@@ -19,7 +21,7 @@ IDS = {"nvml": "gpu", "rapl": "cpu.rapl", "estimate": "cpu.estimate", "amd": "gp
 def gpu_checks() -> list[Check]:
     """Discover the GPUs and try each."""
     found = Discovery()
-    add_gpus(found)
+    add_gpus(found, limit_s=BOARD_LIMIT_S)
     try:
         return [*_states(found), *_devices(found), *_processes(found.meters)]
     finally:

@@ -27,6 +27,8 @@ class Trial:
     """Newest counter, J."""
     counter_w: float | None
     """Mean power between the first and last tick of the counter, W."""
+    mean_power_w: float | None
+    """Integral of the instantaneous (else the averaged) power over the same time, as a mean, W."""
     counter_period_s: float | None
     """Usual time between updates of the counter."""
     power_period_s: float | None
@@ -68,6 +70,7 @@ def _summary(key: str, readings: Sequence[Reading], poll_s: float) -> Trial:
         averages[-1][1] if averages else None,
         counters[-1][1] if counters else None,
         mean_power(counters),
+        mean_sample(powers or averages),
         period(counters),
         period(powers),
         period(averages),
@@ -85,6 +88,14 @@ def period(values: Sequence[tuple[float, float]]) -> float | None:
     """Median time between changes; None with fewer than two of them."""
     times = [t for t, _ in changes(values)]
     return statistics.median(b - a for a, b in pairwise(times)) if len(times) > 1 else None
+
+
+def mean_sample(values: Sequence[tuple[float, float]]) -> float | None:
+    """Mean of samples over time (trapezoids); the one sample where there is just one."""
+    if len(values) < 2:
+        return values[0][1] if values else None
+    joules = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(values))
+    return joules / (values[-1][0] - values[0][0])
 
 
 def mean_power(counters: Sequence[tuple[float, float]]) -> float | None:

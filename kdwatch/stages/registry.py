@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from kdwatch.stages import settings
+from kdwatch.stages.prerun_settings import PrerunSettings
 
 MODEL_COMPUTE = ("device", "threads")
 """Settings of every model stage that do not change its output by more than rounding."""
@@ -45,7 +46,7 @@ BUILTIN: dict[str, BuiltinStage] = {
         kind="prerun",
         module="kdwatch.stages.prerun",
         makes=None,
-        settings=None,
+        settings=PrerunSettings,
         code_version="1",
     ),
     "preprocess": BuiltinStage(
