@@ -8,7 +8,7 @@ import lzma
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from kdwatch.rundir.errors import UsageProblem
 
@@ -21,10 +21,18 @@ MAX_BYTES = 16 << 30
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
+class Stream(Protocol):
+    """What is needed of a decompressor."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
 class LimitedReader:
     """A binary stream that knows how much came out of how much, and stops a bomb."""
 
-    def __init__(self, path: Path, raw: IO[bytes], stream: IO[bytes], compressed: bool) -> None:
+    def __init__(self, path: Path, raw: IO[bytes], stream: Stream, compressed: bool) -> None:
         self._path, self._raw, self._stream, self._compressed = path, raw, stream, compressed
         self._size = path.stat().st_size
         self._out = 0
@@ -76,7 +84,7 @@ def open_maybe_compressed(path: Path) -> LimitedReader:
     return LimitedReader(path, raw, stream or raw, compressed=stream is not None)
 
 
-def _decompressor(path: Path, raw: IO[bytes], magic: bytes) -> IO[bytes] | None:
+def _decompressor(path: Path, raw: IO[bytes], magic: bytes) -> Stream | None:
     if magic.startswith(b"\x1f\x8b"):
         return gzip.GzipFile(fileobj=raw)
     if magic.startswith(b"BZh"):

@@ -27,7 +27,8 @@ KEY_NAMES = (
 KEY_ALIASES = {
     "gpu_uuid": "uuid", "gpu.uuid": "uuid", "device_uuid": "uuid", "gpu_bus_id": "pci.bus_id",
     "pci_bus_id": "pci.bus_id", "bus_id": "pci.bus_id", "pci": "pci.bus_id", "pci.bus": "pci.bus_id",
-    "gpu_index": "index", "idx": "index", "gpu_idx": "index", "device_index": "index", "gpuid": "gpu_id", "gpu_number": "gpu_id",
+    "gpu_index": "index", "idx": "index", "gpu_idx": "index", "device_index": "index", "gpuid": "gpu_id",
+    "gpu_number": "gpu_id",
     "gpu_num": "gpu_id", "device_id": "device", "dev": "device", "device_number": "device", "gpu_serial": "serial",
     "card_id": "card", "socket_id": "socket", "sensor": "component", "domain": "component",
 }  # fmt: skip
@@ -56,7 +57,7 @@ class Column:
     place: int
     header: str
     role: str
-    """`time`, `date`, `key`, `host`, `name`, `power`, `energy`, `other`, or `bare` (`GPU0`: power only if nothing else is)."""
+    """`time`, `date`, `key`, `host`, `name`, `power`, `energy`, `other` or `bare` (`GPU0`: power if nothing is)."""
     name: str
     """For a key: one of KEY_NAMES. For power: the device's name without the words for power ("" if nothing is left)."""
     unit: str = ""

@@ -222,8 +222,8 @@ def _note_pattern(log: ImportedLog, device: LoggedDevice, keyed: bool) -> None:
     elif device.stats.n_zero_dt:
         log.note(
             "same_time",
-            f"device {device.key}: {device.stats.n_zero_dt} rows repeat the time of the row before: two loggers, a coarse "
-            "clock, or several devices under one key",
+            f"device {device.key}: {device.stats.n_zero_dt} rows repeat the time of the row before: two loggers, a "
+            "coarse clock, or several devices under one key",
         )
     if takes_turns(steps):
         log.note(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kdwatch.interop.formats.power_checks import finish
-from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LoggedStage, LogProblem
+from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.series import PowerSeries
 from kdwatch.interop.source import TextSource
 from kdwatch.interop.times import NotATime, TimeParser
@@ -84,7 +84,7 @@ def _facts(log: ImportedLog, found: Metered, source: TextSource) -> None:
         "sentinel_rows": found.sentinels,
         "channel_sum_differs": found.differs,
         "crlf_lines": source.crlf_lines,
-        "marks": list(found.marks)[:100],
+        "marks": [{"mark": mark, "duration_s": b - a} for mark, (a, b) in list(found.marks.items())[:100]],
     }
     log.note("wall_power", "power of a whole system at the wall, not of GPUs")
     if found.sentinels:
@@ -97,4 +97,4 @@ def _facts(log: ImportedLog, found: Metered, source: TextSource) -> None:
     if stats and stats.n_gaps:
         log.note("gap", f"{stats.n_gaps} gaps, {stats.gap_seconds:.6g} s in all, bridged")
     if len(found.marks) > 1:
-        log.stages = [LoggedStage(mark or "unmarked", "custom", a, b - a) for mark, (a, b) in found.marks.items()]
+        log.note("several_marks", f"{len(found.marks)} marks in one file: the total covers all of them")

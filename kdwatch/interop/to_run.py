@@ -1,0 +1,317 @@
+"""A run directory from imported logs: status `imported`, every number with the file it came from."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from kdwatch import __version__
+from kdwatch.interop.merge import attach_progress, merge_codecarbon
+from kdwatch.interop.model import ImportedLog, LoggedDevice
+from kdwatch.interop.timeline import Piece, Timeline, build_timeline
+from kdwatch.ledger.core import Ledger
+from kdwatch.ledger.device import LARGEST_W
+from kdwatch.rundir.errors import UsageProblem
+from kdwatch.rundir.writer import RunWriter
+
+STREAM = "import"
+ROWS_PER_WRITE = 5_000
+ROWS_PER_SEGMENT = 500_000
+MAX_NOTES = 200
+REFRESH_S = 1e-4
+"""Imported counters hold at the moment of their sample."""
+SMALL_J = 100.0
+"""Below this energies are written with nine digits instead of three decimals."""
+
+Reading = tuple[float, int, float | None, float]
+"""Run time, device number, watts, joules of this device since the run began."""
+
+
+class ImportWriter(RunWriter):
+    """Writes rows of the past: many at once, not every half second."""
+
+    def row(self, stream: str, t_s: float, values: list[Any]) -> None:
+        """Add a row; it is written with the next few thousand."""
+        self._streams[stream].add(t_s, values)
+
+    def flush_rows(self) -> None:
+        """Hand the rows to the file."""
+        self._flush_rows()
+
+
+@dataclass(slots=True)
+class RunDevice:
+    """A device of the run to be."""
+
+    key: str
+    device: LoggedDevice
+    log: ImportedLog
+
+
+def write_run(
+    path: Path,
+    logs: list[ImportedLog],
+    *,
+    run_id: str,
+    name: str,
+    zone: str | None = None,
+    watch: Callable[[int], None] | None = None,
+) -> list[str]:
+    """Write the run of these logs. Returns what was noted about putting them together.
+
+    Raises UsageProblem where no log has both energy and time, or the directory cannot be written.
+    """
+    merge_codecarbon(logs)
+    notes = attach_progress(logs)
+    timeline = build_timeline(logs)
+    if not timeline.pieces:
+        raise UsageProblem("no run made: no file has a duration; give --interval SECONDS if you know it")
+    devices = devices_of(timeline)
+    manifest = manifest_of(timeline, devices, logs, run_id, name, zone)
+    writer = ImportWriter.create(path, manifest)
+    assert isinstance(writer, ImportWriter)
+    try:
+        _write(writer, timeline, devices, logs, watch)
+    finally:
+        writer.close()
+    problem = writer.take_problem()
+    if problem is not None:
+        raise UsageProblem(f"{path}: the run is not whole ({problem}); free space and import again")
+    return notes + [note.text for note in timeline.notes]
+
+
+def devices_of(timeline: Timeline) -> list[RunDevice]:
+    """Each device of each log once, with a key of its own."""
+    found: dict[int, RunDevice] = {}
+    for piece in timeline.pieces:
+        for device in piece.devices:
+            if _has_energy(device) and id(device) not in found:
+                found[id(device)] = RunDevice(f"d{len(found)}", device, piece.log)
+    return list(found.values())
+
+
+def _has_energy(device: LoggedDevice) -> bool:
+    return device.energy_j is not None or bool(device.stats and device.stats.energy_j is not None)
+
+
+def manifest_of(
+    timeline: Timeline, devices: list[RunDevice], logs: list[ImportedLog], run_id: str, name: str, zone: str | None
+) -> dict[str, Any]:
+    """The manifest of an imported run; `clock.wall_origin` is null where the files give no calendar time."""
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {
+        "kdwatch_version": __version__,
+        "run_id": run_id,
+        "name": name,
+        "regime": "custom",
+        "created_at": now,
+        "clock": {"monotonic_origin": time.monotonic(), "wall_origin": timeline.wall_origin, "boottime_origin": None},
+        "stages": [_stage_entry(piece, devices) for piece in timeline.pieces],
+        "devices": [_device_entry(device) for device in devices],
+        "sensors": [],
+        "hardware": {"cpu": None, "cores": None, "memory_b": None, "gpus": _gpu_names(devices)},
+        "environment": [],
+        "protocol": "default",
+        "imported": {
+            "at": now,
+            "zone": zone,
+            "local_start": _local(timeline.local_start),
+            "files": [
+                {"file": str(log.path), "format": log.format, "rows": log.rows, "kwh": log.kwh, "kg_co2e": log.kg_co2e}
+                for log in logs
+            ],
+        },
+    }
+
+
+def _local(seconds: float | None) -> str | None:
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _gpu_names(devices: list[RunDevice]) -> list[str]:
+    return [d.device.name or d.device.key for d in devices if d.device.kind == "gpu"]
+
+
+def _stage_entry(piece: Piece, devices: list[RunDevice]) -> dict[str, Any]:
+    own = {id(device) for device in piece.devices}
+    gpus = [_device_id(d) for d in devices if id(d.device) in own and d.device.kind == "gpu"]
+    return {
+        "name": piece.name,
+        "kind": piece.stage.kind,
+        "uses": None,
+        "command": [],
+        "gpus": gpus or None,
+        "needs": [],
+        "imported": {"file": str(piece.log.path), "start": piece.origin, "time": piece.log.time_kind},
+    }
+
+
+def _device_id(found: RunDevice) -> str:
+    key = found.device.key
+    return key if key.startswith(("GPU-", "MIG-")) else f"{found.log.path.name}:{key}"
+
+
+def _device_entry(found: RunDevice) -> dict[str, Any]:
+    device = found.device
+    highest = max(device.peak_w or 0.0, device.mean_w or 0.0, (device.stats.peak_w or 0.0) if device.stats else 0.0)
+    return {
+        "key": found.key,
+        "id": _device_id(found),
+        "name": (device.name or device.key) + (" (modelled by the tool)" if device.estimated else ""),
+        "kind": device.kind,
+        "scope": device.scope,
+        "source": "imported",
+        "index": int(device.key) if device.key.isdigit() and len(device.key) < 6 else None,
+        "wrap_j": None,
+        "limit_w": highest if highest > 0.8 * LARGEST_W.get(device.kind, 20_000.0) else None,
+        "average_window_s": 0.0,
+        "systematic": 0.05,
+        "refresh_s": REFRESH_S,
+        "details": {
+            "file": str(found.log.path),
+            "format": found.log.format,
+            "key": device.key,
+            "estimated": device.estimated,
+        },
+        "stream": STREAM,
+    }
+
+
+def _write(
+    writer: ImportWriter,
+    timeline: Timeline,
+    devices: list[RunDevice],
+    logs: list[ImportedLog],
+    watch: Callable[[int], None] | None,
+) -> None:
+    ledger = Ledger(writer.manifest)
+    columns = [f"{d.key}{suffix}" for d in devices for suffix in ("_w", "_j")]
+    writer.open_stream(STREAM, columns)
+    events = _events(timeline, logs)
+    events.sort(key=lambda event: event[0])
+    pending = iter(events)
+    upcoming = next(pending, None)
+    ticks = groupby(_readings(timeline, devices), key=lambda reading: reading[0])
+    for rows, (t, readings) in enumerate(ticks, 1):
+        while upcoming is not None and upcoming[0] <= t:
+            ledger.event(writer.event(upcoming[1], upcoming[0], **upcoming[2]))
+            upcoming = next(pending, None)
+        values: list[Any] = [None] * len(columns)
+        for _, number, watts, joules in readings:
+            shown = f"{joules:.3f}" if joules >= SMALL_J else f"{joules:.9g}"
+            values[2 * number], values[2 * number + 1] = watts, shown
+            ledger.sample(t, devices[number].key, float(shown), None if watts is None else round(watts, 3), None)
+        writer.row(STREAM, t, values)
+        if rows % ROWS_PER_WRITE == 0:
+            writer.flush_rows()
+            if watch:
+                watch(rows)
+        if rows % ROWS_PER_SEGMENT == 0:
+            writer.seal(ledger.state())
+    while upcoming is not None:
+        writer.event(upcoming[1], upcoming[0], **upcoming[2])
+        upcoming = next(pending, None)
+
+
+def _events(timeline: Timeline, logs: list[ImportedLog]) -> list[tuple[float, str, dict[str, Any]]]:
+    end = max(piece.end for piece in timeline.pieces)
+    events: list[tuple[float, str, dict[str, Any]]] = [
+        (0.0, "run_started", {"wall": timeline.wall_origin, "boottime": None})
+    ]
+    for log in logs:
+        for note in log.notes[:MAX_NOTES]:
+            events.append((0.0, "warning", {"code": note.code, "text": f"{log.path.name}: {note.text}"}))
+    for note in timeline.notes:
+        events.append((0.0, "warning", {"code": note.code, "text": note.text}))
+    for piece in timeline.pieces:
+        events.append((piece.start, "stage_started", {"stage": piece.name, "kind": piece.stage.kind}))
+        events += _progress(piece)
+        events.append((piece.end, "stage_ended", {"stage": piece.name, "status": "completed", "exit_code": 0}))
+    events.append((end, "run_ended", {"status": "completed", "exit_code": 0, "reason": "imported"}))
+    return [(round(t, 6), kind, fields) for t, kind, fields in events]
+
+
+def _progress(piece: Piece) -> Iterator[tuple[float, str, dict[str, Any]]]:
+    for point in piece.stage.points:
+        if "t_s" in point:
+            t = piece.start + min(max(0.0, float(point["t_s"])), piece.duration_s)
+            yield t, "progress", {"stage": piece.name, **{k: v for k, v in point.items() if k != "t_s"}}
+    final = {
+        "tokens": piece.stage.tokens,
+        "step": piece.stage.step,
+        "total_steps": piece.stage.total_steps,
+        "loss": piece.stage.loss,
+    }
+    known = {key: value for key, value in final.items() if value is not None}
+    if known:
+        yield piece.end, "progress", {"stage": piece.name, **known}
+
+
+def _readings(timeline: Timeline, devices: list[RunDevice]) -> Iterator[Reading]:
+    """All readings in order of run time; a device's joules go on from stage to stage."""
+    numbers = {id(d.device): number for number, d in enumerate(devices)}
+    per_device: list[Iterator[Reading]] = []
+    for found in devices:
+        pieces = [piece for piece in timeline.pieces if any(d is found.device for d in piece.devices)]
+        per_device.append(_of_device(found.device, numbers[id(found.device)], pieces))
+    return heapq.merge(*per_device, key=lambda reading: reading[0])
+
+
+def _of_device(device: LoggedDevice, number: int, pieces: list[Piece]) -> Iterator[Reading]:
+    joules = 0.0
+    for piece in pieces:
+        if device.series is not None and device.stats and device.stats.energy_j is not None:
+            yield from _from_series(device, number, piece)
+        elif device.counter is not None:
+            yield from _from_counter(device, number, piece)
+        else:
+            energy = _stage_energy(device, piece)
+            if energy is None:
+                continue
+            yield round(piece.start, 6), number, None, joules
+            joules += energy
+            yield round(piece.end, 6), number, None, joules
+
+
+def _stage_energy(device: LoggedDevice, piece: Piece) -> float | None:
+    if piece.stage.energy_j:
+        return piece.stage.energy_j.get(device.key)
+    return device.energy_j
+
+
+def _from_series(device: LoggedDevice, number: int, piece: Piece) -> Iterator[Reading]:
+    assert device.series is not None
+    shift = piece.start - (piece.origin or 0.0)
+    joules = 0.0
+    before: tuple[float, float] | None = None
+    for t, watts in device.series.points():
+        if before is not None:
+            joules += (t - before[0]) * (before[1] + watts) / 2
+        elif t + shift > piece.start:
+            yield round(piece.start, 6), number, None, 0.0
+        before = (t, watts)
+        yield round(t + shift, 6), number, watts, joules
+    if before is not None and before[0] + shift < piece.end:
+        yield round(piece.end, 6), number, None, joules
+
+
+def _from_counter(device: LoggedDevice, number: int, piece: Piece) -> Iterator[Reading]:
+    assert device.counter is not None
+    shift = piece.start - (piece.origin or 0.0)
+    joules, last = 0.0, -1.0
+    for t, joules in device.counter.sorted_pairs():
+        if last < 0 and t + shift > piece.start:
+            yield round(piece.start, 6), number, None, 0.0
+        last = t + shift
+        yield round(last, 6), number, None, joules
+    if 0 <= last < piece.end:
+        yield round(piece.end, 6), number, None, joules
