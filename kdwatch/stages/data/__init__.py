@@ -1,0 +1,1 @@
+"""Text to token arrays and back. Imports numpy, tokenizers and jinja2; never torch."""

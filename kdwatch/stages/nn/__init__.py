@@ -1,0 +1,1 @@
+"""What the model stages share: devices, models, batches, losses. Everything here imports torch."""

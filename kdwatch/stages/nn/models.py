@@ -1,0 +1,94 @@
+"""Loading and saving causal language models, safetensors only."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kdwatch.stages.data.tokenizer import FILES, TextTokenizer, model_directory
+from kdwatch.stages.problem import StageProblem
+from kdwatch.stages.settings import ModelSettings
+
+
+def load_model(
+    name: str, settings: ModelSettings, device: torch.device, *, dtype: torch.dtype, train: bool = False
+) -> Any:
+    """A causal LM from a local path or the hub, on `device`; for a teacher without gradients and in eval mode.
+
+    Raises StageProblem where it is missing, torn, or needs code that the recipe does not allow.
+    """
+    from transformers import AutoModelForCausalLM
+
+    folder = model_directory(name, settings.revision, weights=True)
+    if not (folder / "config.json").is_file():
+        raise StageProblem(f"model: {folder} has no config.json: check the path in the recipe")
+    if not any(folder.glob("*.safetensors")):
+        raise StageProblem(
+            f"model: {folder} has no .safetensors weights (pickled ones are not read): convert the model"
+        )
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            trust_remote_code=settings.trust_remote_code,
+            use_safetensors=True,
+            local_files_only=True,
+        )
+    except Exception as error:  # transformers and safetensors raise many kinds for a torn model
+        raise StageProblem(
+            f"model: {folder} cannot be loaded ({_first_line(error)}): check or fetch it again"
+        ) from None
+    model = model.to(device)
+    if not train:
+        model.requires_grad_(False)
+        model.eval()
+    return model
+
+
+def real_vocabulary(model: Any, tokenizer: TextTokenizer, what: str) -> tuple[int, int]:
+    """(ids that mean a token, rows of the model's output); rows beyond the first are padding.
+
+    Raises StageProblem where the tokenizer has ids that the model does not.
+    """
+    rows = int(model.config.get_text_config().vocab_size)
+    if tokenizer.size > rows:
+        raise StageProblem(
+            f"{what}: the tokenizer has {tokenizer.size} ids but the model only {rows} rows: they do not belong together"
+        )
+    return tokenizer.size, rows
+
+
+def save_model(model: Any, folder: Path, tokenizer_from: Path) -> None:
+    """Weights as safetensors, configuration, and the tokenizer's files beside them."""
+    model.save_pretrained(folder, safe_serialization=True) if _takes_safe_flag(model) else model.save_pretrained(folder)
+    for name in FILES:
+        source = tokenizer_from / name
+        if source.is_file() and not (folder / name).exists():
+            shutil.copyfile(source, folder / name)
+
+
+def _takes_safe_flag(model: Any) -> bool:
+    import inspect
+
+    return "safe_serialization" in inspect.signature(model.save_pretrained).parameters
+
+
+def weights_hash(folder: Path) -> str:
+    """SHA-256 over configuration and weight files: what the teacher is."""
+    from kdwatch.stages.files import canonical_hash, sha256_file
+
+    names = sorted(p.name for p in folder.iterdir() if p.suffix == ".safetensors" or p.name == "config.json")
+    return canonical_hash([[n, sha256_file(folder / n)] for n in names])
+
+
+def published_shape(folder: Path) -> dict[str, Any]:
+    """The model's configuration as its file gives it."""
+    return json.loads((folder / "config.json").read_text(encoding="utf-8"))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
