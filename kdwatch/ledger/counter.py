@@ -50,18 +50,28 @@ class CounterTrack:
     """
 
     __slots__ = (
-        "_highs", "_sparse_s", "flag", "limit_w", "power", "raw", "read_t", "reading_s", "refresh_s", "suspect", "ticks", "wrap_j",
+        "_highs",
+        "_power",
+        "_sparse_s",
+        "flag",
+        "limit_w",
+        "raw",
+        "read_t",
+        "refresh_s",
+        "suspect",
+        "ticks",
+        "wrap_j",
     )  # fmt: skip
 
     def __init__(
         self,
-        power: PowerTrack,
+        power: Callable[[], PowerTrack],
         flag: Callable[[str, float], None],
         limit_w: float,
         wrap_j: float | None = None,
         refresh_s: float = 0.1,
     ) -> None:
-        self.power = power
+        self._power = power
         self.flag = flag
         self.limit_w = limit_w
         """More than this is impossible."""
@@ -101,7 +111,8 @@ class CounterTrack:
 
     def _first(self, t: float, raw: float) -> None:
         self.raw, self.read_t = raw, t
-        before = self.power.reach(t) if self.power.first_t is not None and self.power.first_t < t else None
+        power = self._power()
+        before = power.reach(t) if power.first_t is not None and power.first_t < t else None
         joules, uncovered = (before.joules, before.uncovered_s) if before else (0.0, 0.0)
         self._append(Tick(t - self.refresh_s, t, joules, joules, uncovered))
 
@@ -120,7 +131,7 @@ class CounterTrack:
 
     def _advance(self, t: float, raw: float, step: float) -> None:
         last = self.ticks[-1]
-        low = max(self.read_t, t - self.refresh_s) if t - self.read_t < STALE_S else self.read_t
+        low = max(self.read_t, t - self.refresh_s)
         self.raw, self.read_t = raw, t
         if step == 0.0:
             self._still(t)
@@ -167,9 +178,10 @@ class CounterTrack:
 
     def _bridge(self, last: Tick, t: float) -> Reach:
         """What power says of the time since a tick."""
-        if self.power.first_t is None:
+        power = self._power()
+        if power.first_t is None:
             return Reach(0.0, t - last.t, 0.0)
-        now, then = self.power.reach(t), self.power.reach(last.t)
+        now, then = power.reach(t), power.reach(last.t)
         return Reach(
             max(0.0, now.joules - then.joules), now.uncovered_s - then.uncovered_s, now.variance - then.variance
         )

@@ -91,7 +91,7 @@ class DeviceTrack:
         self.power.lenient = self.average.lenient = imported
         self.correction = Correction(self.power, window) if window and self.source != "counter" else None
         self.counter = CounterTrack(
-            self.power,
+            self._signal,
             self._flag,
             self.largest_w,
             positive(spec.get("wrap_j")),
@@ -161,7 +161,6 @@ class DeviceTrack:
 
     def _level(self, t: float) -> Level:
         if self.counter.raw is not None:
-            self.counter.power = self._signal()
             return level_of_counter(self.counter, self._signal(), t)
         signal = self._signal()
         reach = signal.reach(t)

@@ -64,22 +64,24 @@ class PowerTrack:
             entries.append(Entry(t, watts, 0.0, 0.0, 0.0))
             self._times.append(t)
             return
-        last_t, last_w, joules, uncovered, variance = entries[-1]
-        dt = t - last_t
-        if dt <= 0.0 or (dt <= self.age_s and watts == last_w):
+        last = entries[-1]
+        dt = t - last.t
+        if dt <= 0.0 or (dt <= self.age_s and watts == last.watts):
             return
-        if dt > GAP_S and dt > 5.0 * self.period_s and not (self.lenient and len(entries) == 1):
-            uncovered += dt
-        elif self.backward:
-            joules += watts * dt
-        else:
-            step = (watts - last_w) * dt
-            joules += last_w * dt + 0.5 * step
-            variance += step * step / 12.0
+        gap = dt > GAP_S and dt > 5.0 * self.period_s and not (self.lenient and len(entries) == 1)
         if dt > 0.05:
             self.period_s += (0.1 if self.period_s else 1.0) * (min(dt, 10.0 * self.period_s or dt) - self.period_s)
-        entries.append(Entry(t, watts, joules, uncovered, variance))
+        entries.append(Entry(t, watts, *self._sums(last, t, watts, gap)))
         self._times.append(t)
+
+    def _sums(self, last: Entry, t: float, watts: float, gap: bool) -> tuple[float, float, float]:
+        dt = t - last.t
+        if gap:
+            return last.joules, last.uncovered_s + dt, last.variance
+        if self.backward:
+            return last.joules + watts * dt, last.uncovered_s, last.variance
+        step = (watts - last.watts) * dt
+        return last.joules + last.watts * dt + 0.5 * step, last.uncovered_s, last.variance + step * step / 12.0
 
     def gap_limit(self) -> float:
         """Samples further apart than this leave a gap."""
@@ -147,17 +149,26 @@ class PowerTrack:
         return newest
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs, as JSON."""
+        """What `restore` needs, as JSON. Sums are stored once, at the oldest: the same additions give the rest."""
+        entries = self.entries
         return {
-            "entries": [list(e) for e in self.entries],
+            "t": [e.t for e in entries],
+            "watts": [e.watts for e in entries],
+            "gaps": [i for i in range(1, len(entries)) if entries[i].uncovered_s > entries[i - 1].uncovered_s],
+            "sums": list(entries[0][2:]) if entries else None,
             "period_s": self.period_s,
             "first_t": self.first_t,
-            "read_t": self._read_t if self.entries else None,
+            "read_t": None if math.isinf(self._read_t) else self._read_t,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
-        self.entries = [Entry(*map(float, e)) for e in state["entries"]]
+        gaps = set(state["gaps"])
+        self.entries = []
+        for i, (t, watts) in enumerate(zip(state["t"], state["watts"], strict=True)):
+            previous = self.entries[-1] if i else None
+            sums = self._sums(previous, t, watts, i in gaps) if previous else state["sums"]
+            self.entries.append(Entry(float(t), float(watts), *map(float, sums)))
         self._times = [e.t for e in self.entries]
         self.period_s = float(state["period_s"])
         self.first_t = state["first_t"]

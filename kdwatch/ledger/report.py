@@ -101,7 +101,7 @@ def started_at(manifest: Mapping[str, Any]) -> str | None:
         except (OverflowError, ValueError, OSError):
             pass
     created = manifest.get("created_at")
-    return created if isinstance(created, str) else None
+    return created if isinstance(created, str) and not manifest.get("imported") else None
 
 
 def _stage(s: StageTotals) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def _stage_device(ledger: Ledger, track: DeviceTrack, account: Account | None) -
         )  # fmt: skip
     coverage = coverage_of(account)
     covered = account.time_s * (coverage or 0.0)
-    unknown = coverage == 0.0 and account.time_s > 0.0
+    unknown = coverage == 0.0 and account.joules == 0.0
     energy = None if unknown else account.joules
     bound = None if unknown else _bound(track, account)
     idle = ledger.idle_w.get(track.key)

@@ -20,7 +20,6 @@ AVERAGE_S = 0.1
 AVERAGE_WINDOW_S = 1.0
 NOISE_W = 0.5
 BURST_READ_S = 0.002
-CAL = 0.0
 
 
 @dataclass
@@ -55,10 +54,8 @@ def periodic(period: float, pattern: list[tuple[float, float]], phase: float, le
     while start < length:
         corners += [(start + t, w) for t, w in pattern]
         start += period
-    before = [c for c in corners if c[0] < 0.0]
     inside = [c for c in corners if c[0] >= 0.0]
     held = Trace(corners).watts(0.0)
-    del before
     return Trace([(0.0, held), *inside])
 
 
@@ -122,8 +119,13 @@ class Board:
         return round(mean + self._noise(at, 2), 3)
 
 
-def polls(edges: list[float], end: float, rng: random.Random, board: Board, calibration_s: float = 0.0) -> Iterator[float]:
-    """Times of polls: 10 Hz with the jitter of a busy machine, and at each edge a burst until the counter ticks."""
+def polls(
+    edges: list[float], end: float, rng: random.Random, board: Board, calibration_s: float = 0.0
+) -> Iterator[float]:
+    """Times of polls: 10 Hz with the jitter of a busy machine, and at each edge a burst until the counter ticks.
+
+    `calibration_s`: length of a burst near the start that sees several ticks and so tells their period.
+    """
     t = rng.random() * 0.1
     times = [0.2 + k * BURST_READ_S for k in range(int(calibration_s / BURST_READ_S))]
     while t < end:
@@ -140,18 +142,25 @@ def polls(edges: list[float], end: float, rng: random.Random, board: Board, cali
 
 
 def measure(
-    trace: Trace, refresh_s: float, start: float, end: float, rng: random.Random, *, counter: bool = True, average: bool = True
+    trace: Trace,
+    refresh_s: float,
+    start: float,
+    end: float,
+    rng: random.Random,
+    *,
+    counter: bool = True,
+    average: bool = True,
+    calibration_s: float = 0.0,
 ) -> tuple[float, float, Ledger]:
     """Energy and bound (edge and gap terms) that the ledger gives for a stage from `start` to `end`."""
     board = Board(trace, refresh_s, rng)
     spec = {
-        "key": "g0", "id": "GPU-0", "name": "simulated", "kind": "gpu", "scope": "gpu", "limit_w": 700.0,
+        "key": "g0", "id": "GPU-0", "name": "simulated", "kind": "gpu", "scope": "gpu", "limit_w": 700.0, "index": 0,
         "source": "counter" if counter else "integrated", "average_window_s": AVERAGE_WINDOW_S, "systematic": 0.0,
     }  # fmt: skip
     ledger = Ledger({"devices": [spec], "stages": [{"name": "s", "kind": "student", "gpus": [0]}]})
-    ledger.devices["g0"].spec["index"] = 0
     started = ended = False
-    for t in polls([start, end], end + 1.5, rng, board, CAL):
+    for t in polls([start, end], end + 1.5, rng, board, calibration_s):
         if not started and t >= start:
             ledger.event({"t": start, "type": "stage_started", "stage": "s"})
             started = True
@@ -159,7 +168,8 @@ def measure(
             ledger.event({"t": end, "type": "stage_ended", "stage": "s", "status": "completed", "exit_code": 0})
             ended = True
         t = round(t, 6)
-        ledger.sample(t, "g0", board.counter(t) if counter else None, board.instant(t), board.average(t) if average else None)
+        fields = board.counter(t) if counter else None, board.instant(t), board.average(t) if average else None
+        ledger.sample(t, "g0", *fields)
     device = ledger.totals().stages[0].devices[0]
     assert device.energy_j is not None and device.bound is not None
     return device.energy_j, device.bound.edge_j + device.bound.gap_j, ledger
