@@ -10,7 +10,7 @@ import click
 from kdwatch.cli.errors import one_line_errors
 
 
-@click.command("exec", context_settings={"ignore_unknown_options": True})
+@click.command("exec", context_settings={"allow_interspersed_args": False})
 @click.option("--name", help="Name of the run and its stage; default: the command's.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the report object after the command; its output goes to stderr."

@@ -8,8 +8,8 @@ The client sends JSON lines over the recorder's standard input and may read answ
     {"op": "query", "window", "id"}     -> {"id", "devices": [...]}     energy of a window
     {"op": "close", "status", "exit_code", "reason"}
 
-End of file without `close` means that the client is gone. The recorder never touches the client's processes of its
-own accord.
+End of file without `close` means that the client is gone. A command that `kdwatch exec` started then ends too (TERM,
+then KILL); the processes of other clients are left alone.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from kdwatch.pipeline.windows import Windows
 log = logging.getLogger("kdwatch.recorder")
 
 CONTROL_S = 0.5
+ORPHAN_GRACE_S = 5.0
+KILL_LIMIT_S = 2.0
 MESSAGE_LIMIT_B = 1 << 20
 QUERY_EDGE_S = 0.25
 """How long an answer waits for the readings around a stage's end."""
@@ -47,6 +49,8 @@ class AttachedRun:
         self.client_pid = spec.get("client_pid")
         self.forwards = bool(spec.get("forwards_signals"))
         """Whether the client passes signals on (exec); else a request to stop goes to the client itself."""
+        self.token: str | None = spec.get("token")
+        """Marks the processes of a command under exec."""
         self.open: dict[str, int] = {}
         """Stages that run, and the process that each is."""
         self.verdict: tuple[str, int, str | None] | None = None
@@ -100,9 +104,21 @@ class AttachedRun:
     def _client_gone(self) -> None:
         status = "interrupted" if self.open else "completed"
         reason = "the measured process ended without a word" if self.open else None
+        if self.open and self.token:
+            self._end_command(self.token)
         for stage in list(self.open):
             self._finish(stage, time.monotonic(), {"status": "interrupted"})
         self.verdict = self.verdict or (status, 1 if reason else 0, reason)
+
+    def _end_command(self, token: str) -> None:
+        """End what `kdwatch exec` started: nobody waits for it any more."""
+        for pid in processes.holders(token):
+            processes.send(pid, signal.SIGTERM)
+        self.recorder.loop.unwatch(0)
+        self.recorder.loop.run_until(lambda: not processes.holders(token), ORPHAN_GRACE_S)
+        left = processes.kill_until_gone(lambda: processes.holders(token), KILL_LIMIT_S)
+        if left:
+            self.recording.warn("orphan", f"could not be killed: {', '.join(map(str, left))}")
 
     # -- what clients say
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kdwatch.pipeline.launch import spawn, wait_for_answer
+from kdwatch.pipeline.spawn import spawn, wait_for_answer
 
 
 class RecorderClient:

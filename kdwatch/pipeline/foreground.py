@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -16,8 +17,7 @@ from typing import Any
 
 from kdwatch.pipeline import processes
 from kdwatch.pipeline.client import RecorderClient
-from kdwatch.pipeline.launch import check_home
-from kdwatch.pipeline.recipe_model import NAME
+from kdwatch.pipeline.spawn import NAME, check_home
 from kdwatch.rundir.errors import UsageProblem
 
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
@@ -63,8 +63,9 @@ def run_measured(
         print(f"kdwatch exec: {command[0]}: {'not found' if code == NOT_FOUND else 'cannot be run'}", file=sys.stderr)
         return code
     check_home()
-    client = RecorderClient(spec_of(command, stage, accounting))
-    foreground = Foreground(client, stage)
+    token = secrets.token_hex(16)
+    client = RecorderClient({**spec_of(command, stage, accounting), "token": token})
+    foreground = Foreground(client, stage, token)
     code = foreground.run(command, stdout_to_stderr=as_json)
     finish(client, code, as_json, report, stopped=foreground.asked_to_stop)
     return code
@@ -117,8 +118,9 @@ def missing_command(word: str) -> int | None:
 class Foreground:
     """The command, in this process's group and terminal."""
 
-    def __init__(self, client: RecorderClient, stage: str) -> None:
+    def __init__(self, client: RecorderClient, stage: str, token: str) -> None:
         self.client = client
+        self.token = token
         self.stage = stage
         self.pid = 0
         self._kill_at: float | None = None
@@ -135,7 +137,12 @@ class Foreground:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _spawn(self, command: list[str], stdout_to_stderr: bool, mask: set[Any]) -> None:
-        env = {**os.environ, "KDWATCH_RUN_DIR": str(self.client.run), "KDWATCH_STAGE": self.stage}
+        env = {
+            **os.environ,
+            "KDWATCH_RUN_DIR": str(self.client.run),
+            "KDWATCH_STAGE": self.stage,
+            processes.TOKEN: self.token,
+        }
         if self.stage in self.client.events:
             env["KDWATCH_EVENTS"] = self.client.events[self.stage]
         actions = [(os.POSIX_SPAWN_DUP2, 2, 1)] if stdout_to_stderr else []

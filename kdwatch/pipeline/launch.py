@@ -1,24 +1,14 @@
-"""Starting a recorder: a process in a session of its own that outlives this one."""
+"""Starting the run of a recipe."""
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kdwatch.pipeline.recipe_model import Recipe
 from kdwatch.pipeline.resolve import resolve
-from kdwatch.rundir.errors import UsageProblem
-from kdwatch.rundir.paths import runs_dir
-
-START_LIMIT_S = 60.0
-"""Time for finding sensors and writing the manifest."""
+from kdwatch.pipeline.spawn import check_home, spawn, wait_for_answer
 
 
 def recipe_spec(recipe: Recipe) -> dict[str, Any]:
@@ -59,57 +49,3 @@ def start_run(
         for pipe in (process.stdin, process.stdout):
             if pipe:
                 pipe.close()
-
-
-def check_home() -> None:
-    """Raise UsageProblem where runs cannot be written."""
-    folder = runs_dir()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK | os.X_OK)
-    except OSError as error:
-        raise UsageProblem(
-            f"{folder}: cannot be made ({error.strerror}): set KDWATCH_HOME to a place you can write"
-        ) from None
-    if not writable:
-        raise UsageProblem(f"{folder}: cannot be written: set KDWATCH_HOME to a place you can write")
-
-
-def spawn(spec: Mapping[str, Any], env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a recorder and hand it its specification."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kdwatch.pipeline.recorder"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, **(env or {})},
-        bufsize=0,
-    )
-    assert process.stdin
-    try:
-        process.stdin.write(json.dumps(spec).encode() + b"\n")
-    except BrokenPipeError:
-        pass
-    return process
-
-
-def wait_for_answer(process: subprocess.Popen[bytes], limit_s: float = START_LIMIT_S) -> dict[str, Any]:
-    """The recorder's first line. Raises UsageProblem with its text where it could not begin."""
-    assert process.stdout
-    deadline = time.monotonic() + limit_s
-    line = b""
-    while not line.endswith(b"\n"):
-        left = deadline - time.monotonic()
-        ready, _, _ = select.select([process.stdout], [], [], max(0.0, left))
-        data = os.read(process.stdout.fileno(), 65536) if ready else b""
-        if not data:
-            why = "ended before it wrote its manifest" if ready else f"did not answer within {limit_s:.0f} s"
-            if not ready:
-                process.kill()
-            raise UsageProblem(f"the recorder {why}: try `kdwatch doctor`")
-        line += data
-    answer = json.loads(line.splitlines()[0])
-    if "error" in answer:
-        raise UsageProblem(str(answer["error"]))
-    return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,12 +17,12 @@ from pydantic import (
 )
 
 from kdwatch.ledger.units import parse_duration, parse_energy
+from kdwatch.pipeline.spawn import NAME
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.text import clean
 
 KINDS = ("prerun", "preprocess", "teacher", "student", "evaluate", "other")
 REGIMES = ("sft", "kd", "synthetic_sft", "custom")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def _seconds(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,9 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     value = f"KDTEST_MARK=m{secrets.token_hex(8)}"
     monkeypatch.setenv(*value.split("="))
     yield value
-    left = marked(value)
+    deadline = time.monotonic() + 5.0  # a recorder that has written its end still has to exit
+    while (left := marked(value)) and time.monotonic() < deadline:
+        time.sleep(0.02)
     for pid in left:
         processes.send(pid, 9)
     assert not left, f"{len(left)} processes were left"

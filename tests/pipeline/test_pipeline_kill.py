@@ -43,6 +43,7 @@ HARD = python(
 )
 """Grandchildren, daemons, TERM ignored, standard output flooded."""
 
+RAPL_PERIOD_S = 1.0
 VICTIMS = ("recorder", "stage", "shim", "screen", "all", "recorder_group")
 
 
@@ -81,7 +82,8 @@ def last_sample_t(run: Path) -> float:
 def attack(tmp_path: Path, victim: str, delay_s: float, mark: str) -> None:
     run = begin(
         tmp_path,
-        f"name: hard\nstages:\n- {{name: first, run: 'true'}}\n- {{name: hard, run: {HARD}, grace: 0.3}}\n- {{name: after, run: 'true'}}\n",
+        "name: hard\nstages:\n- {name: first, run: 'true'}\n"
+        f"- {{name: hard, run: {HARD}, grace: 0.3}}\n- {{name: after, run: 'true'}}\n",
     )
     screen = subprocess.Popen(
         [sys.executable, "-m", "kdwatch", "watch", str(run), "--plain"], stdout=subprocess.DEVNULL
@@ -121,8 +123,8 @@ def check_record(run: Path, victim: str, killed_t: float) -> None:
     else:
         assert (report["status"], status["hard"], status["after"]) == ("failed", "failed", "skipped")
         assert stage_events(run, "hard")["stage_ended"]["signal"] in (signal.SIGKILL, None)
-    if killed_t > 1.5:
-        assert killed_t - last_sample_t(run) < 1.0
+    if killed_t > 1.5:  # RAPL is polled each second; what was read is on disk within half a second
+        assert killed_t - last_sample_t(run) < RAPL_PERIOD_S + 0.6
     assert load_ledger(run).totals().total_j is not None
     assert (run / "logs" / "hard.log").stat().st_size > 0
 

@@ -161,7 +161,8 @@ def test_the_recorder_ignores_the_terminals_end(tmp_path: Path) -> None:
 def test_what_a_stage_leaves_behind_is_named_and_ended(tmp_path: Path) -> None:
     """A child in a session of its own that ignores TERM: the window lasts until its end, and it does end."""
     child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    code = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True); time.sleep(.3)"
+    start = f"subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)"
+    code = f"import subprocess, sys, time; {start}; time.sleep(.3)"
     run = record(tmp_path, f"stages:\n- {{name: s, run: {python(code)}, grace: 0.5}}\n- {{name: after, run: 'true'}}\n")
     end, started = stage_events(run, "s")["stage_ended"], stage_events(run, "s")["stage_started"]
     assert end["status"] == "completed" and end["t"] - started["t"] >= 1.0
