@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from planners.schema import SCHEMA, STAGE_COLUMNS
+from planners.schema import STAGE_COLUMNS
 
 ASSUMED_ENERGY_CV = 0.03
 """Coefficient of variation of a run's energy where nothing was repeated."""
@@ -30,6 +30,11 @@ class Spread:
     quality_dof: float
 
 
+def source_kind() -> pl.Expr:
+    """`paper` for the study's rows, `own` for all others: the two are never averaged."""
+    return pl.when(pl.col("source") == "paper").then(pl.lit("paper")).otherwise(pl.lit("own")).alias("source_kind")
+
+
 def candidates(table: pl.DataFrame) -> pl.DataFrame:
     """One row a configuration: means of its runs, `n` runs, and `total_sd_kwh`, `sd_dof`, `quality_sd`, `quality_dof`.
 
@@ -37,7 +42,7 @@ def candidates(table: pl.DataFrame) -> pl.DataFrame:
     repeat both are assumed (`sd_dof` infinite). Ids that would name two things get a suffix.
     """
     keyed = table.with_columns(
-        pl.when(pl.col("source") == "paper").then(pl.lit("paper")).otherwise(pl.lit("own")).alias("source_kind"),
+        source_kind(),
         pl.col("repeats").fill_null(1),
     )
     grouped = keyed.group_by(_KEY, maintain_order=True).agg(
@@ -81,6 +86,9 @@ def _with_spread(grouped: pl.DataFrame, spread: Spread) -> pl.DataFrame:
         pl.lit(spread.cv_dof).alias("sd_dof"),
         pl.lit(spread.quality_sd).alias("quality_sd"),
         pl.lit(spread.quality_dof).alias("quality_dof"),
+        pl.lit(None, dtype=pl.Float64).alias("student_sd_kwh"),
+        pl.lit(None, dtype=pl.Float64).alias("student_dof"),
+        pl.lit(None, dtype=pl.Float64).alias("modelled_student_kwh"),
     ).drop("_rel_var", "_q_var", "_q_n", "_rows")
 
 
@@ -107,11 +115,3 @@ def _longer(row: dict, taken: set[str]) -> str:
         number += 1
         name = f"{base}-{number}"
     return name
-
-
-EXTRA = ("n", "sd_dof", "quality_dof", "source_kind")
-"""Columns of `candidates` beyond those of the observations."""
-
-CANDIDATE_SCHEMA = {name: dtype for name, dtype in SCHEMA.items() if name != "repeats"} | {
-    "n": pl.Int64, "sd_dof": pl.Float64, "quality_dof": pl.Float64, "source_kind": pl.String,
-}  # fmt: skip

@@ -258,5 +258,7 @@ def candidate_points(rows: Sequence[Row]) -> list[dict[str, Any]]:
         "p_within",
         "derived",
         "source",
+        "co2e_kg",
+        "lifecycle_kwh",
     )
     return [{key: row[key] for key in keys} for row in rows[:MOST_REJECTED]]

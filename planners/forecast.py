@@ -86,7 +86,11 @@ def _rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Finite points with rising steps and energies that do not fall; a restart's repeated steps are left out."""
     kept: list[tuple[float, float]] = []
     for step, energy in points:
-        if math.isfinite(step) and math.isfinite(energy) and (not kept or (step > kept[-1][0] and energy >= kept[-1][1])):
+        if (
+            math.isfinite(step)
+            and math.isfinite(energy)
+            and (not kept or (step > kept[-1][0] and energy >= kept[-1][1]))
+        ):
             kept.append((step, energy))
     return kept
 
@@ -94,9 +98,7 @@ def _rising(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Theil-Sen slope of at least two points, and its standard error from the scatter of neighbouring increments."""
     some = thin(points)
-    slopes = [
-        (b[1] - a[1]) / (b[0] - a[0]) for index, a in enumerate(some) for b in some[index + 1 :]
-    ]
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for index, a in enumerate(some) for b in some[index + 1 :]]
     rate = median(slopes)
     steps = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(some, some[1:], strict=False)]
     if len(steps) < 2:
@@ -226,7 +228,9 @@ class GuardDecision:
     text: str
 
 
-def guard(run: RunForecast, budget: float, *, stop: bool = False, mean_w: float | None = None, unit_j: float = 1.0) -> GuardDecision:
+def guard(
+    run: RunForecast, budget: float, *, stop: bool = False, mean_w: float | None = None, unit_j: float = 1.0
+) -> GuardDecision:
     """Decide on a forecast. A budget that is used up stops at once where `stop` was asked for.
 
     `mean_w` with `unit_j` (joules in the energies' unit) gives the hours until the budget is used up.

@@ -114,6 +114,12 @@ def marginal_quality(points: Sequence[Point]) -> list[float]:
     return [(b.quality - a.quality) / (b.energy - a.energy) for a, b in zip(points, points[1:], strict=False)]
 
 
+def next_upgrade(points: Sequence[Point], budget_kwh: float, quality: float | None) -> Point | None:
+    """The cheapest point of a frontier that is over the budget and better than `quality` (None: than nothing)."""
+    better = [p for p in points if p.energy > budget_kwh and (quality is None or p.quality > quality)]
+    return min(better, key=lambda p: p.energy, default=None)
+
+
 @dataclass(frozen=True)
 class Knee:
     """The frontier point farthest above the chord between its ends, both axes scaled to 0..1 over those ends."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from kdwatch.rundir.errors import UsageProblem
 from planners.breakeven import ReuseInterval, fieller, reuse_break_even, serving_break_even
+from planners.linear import satterthwaite
 from planners.request import PlanRequest
 from planners.result import BreakEven
 from planners.serving import j_per_served_token, teacher_j_per_served_token
@@ -34,7 +35,7 @@ def baseline_of(row: Row, rows: Sequence[Row]) -> Row | None:
         other
         for other in rows
         if other["regime"] == "sft"
-        and other["student_kwh"] is not None
+        and student_of(other) is not None
         and row["student_params_b"] is not None
         and other["student_params_b"] is not None
         and math.isclose(other["student_params_b"], row["student_params_b"], rel_tol=1e-3)
@@ -44,6 +45,12 @@ def baseline_of(row: Row, rows: Sequence[Row]) -> Row | None:
         key=lambda o: (o["source_kind"] != row["source_kind"], o["hardware"] != row["hardware"]),
         default=None,
     )
+
+
+def student_of(row: Row) -> float | None:
+    """Energy of the student's training: known, else modelled, else None."""
+    known = row["student_kwh"] if row["student_kwh"] is not None else row["modelled_student_kwh"]
+    return None if known is None else float(known)
 
 
 def teacher_cost_kwh(row: Row, request: PlanRequest) -> float | None:
@@ -62,7 +69,7 @@ def _entry(row: Row, rows: Sequence[Row], request: PlanRequest) -> BreakEven:
     if base is None or teacher is None or row["student_kwh"] is None:
         return BreakEven(row["id"], base["id"] if base else None, None, None, None, None, None, None, None,
                          row["basis"], t_tokens, t_verdict, t_reference)  # fmt: skip
-    point = reuse_break_even(teacher, base["student_kwh"], row["student_kwh"])
+    point = reuse_break_even(teacher, student_of(base) or 0.0, row["student_kwh"])
     interval = reuse_interval_of(row, base, teacher, request.interval_level)
     shown = point.verdict in ("finite", "never")
     return BreakEven(
@@ -75,7 +82,7 @@ def _entry(row: Row, rows: Sequence[Row], request: PlanRequest) -> BreakEven:
         first_n_strictly_better=point.first_n_strictly_better,
         n_verdict=point.verdict,
         p_never=interval.p_never if teacher else None,
-        basis=_weaker(row["basis"], base["basis"]),
+        basis=_weaker(row["basis"], base["basis"] if base["student_kwh"] is not None else "interpolated"),
         t_star_tokens=t_tokens,
         t_verdict=t_verdict,
         t_reference=t_reference,
@@ -88,17 +95,25 @@ def _weaker(a: str, b: str) -> str:
 
 
 def reuse_interval_of(row: Row, base: Row, teacher_kwh: float, level: float) -> ReuseInterval:
-    """Fieller's interval; each energy is the mean of its runs, with the relative spread of its own candidate."""
-    cv, base_cv = (r["total_sd_kwh"] / r["total_kwh"] / _root_n(r) for r in (row, base))
-    saving_sd = math.hypot(base_cv * base["student_kwh"], cv * row["student_kwh"])
-    factor = two_sided(level, min(row["sd_dof"], base["sd_dof"]))
-    saving = base["student_kwh"] - row["student_kwh"]
-    return fieller((teacher_kwh, cv * teacher_kwh), (saving, saving_sd), factor)
+    """Fieller's interval from the standard errors of the three means."""
+    teacher_sd = teacher_kwh * _relative_se(row)
+    (own, own_dof), (other, other_dof) = _student_error(row), _student_error(base)
+    dof = satterthwaite([(own**2, own_dof), (other**2, other_dof)])
+    saving = ((student_of(base) or 0.0) - row["student_kwh"], math.hypot(own, other))
+    return fieller((teacher_kwh, teacher_sd), saving, two_sided(level, dof))
 
 
-def _root_n(row: Row) -> float:
-    """√n where the spread was estimated from repeats; an assumed spread is that of the number as given."""
-    return 1.0 if math.isinf(row["sd_dof"]) else math.sqrt(row["n"])
+def _relative_se(row: Row) -> float:
+    """Relative standard error of a candidate's mean; an assumed spread is that of the number as given."""
+    relative = float(row["total_sd_kwh"] / row["total_kwh"])
+    return relative if math.isinf(row["sd_dof"]) else relative / math.sqrt(row["n"])
+
+
+def _student_error(row: Row) -> tuple[float, float]:
+    """Standard error of the student's mean energy, and its degrees of freedom."""
+    if row["student_sd_kwh"] is not None:
+        return row["student_sd_kwh"], row["student_dof"]
+    return _relative_se(row) * row["student_kwh"], row["sd_dof"]
 
 
 def _serving(row: Row, rows: Sequence[Row], request: PlanRequest) -> tuple[str | None, float | None, str | None]:

@@ -90,6 +90,8 @@ class PlanRequest:
     predict: bool = False
     sizes: tuple[float, ...] = ()
     """Student sizes, in billions, to predict; empty: those of the observations."""
+    tokens: float | None = None
+    """Training tokens to predict for; None: as measured."""
     hypervolume_reference: tuple[float, float] | None = None
     """(kWh, Q) from which the frontier's hypervolume is counted."""
 
@@ -99,7 +101,15 @@ class PlanRequest:
             _optional(self, name, at_least=0)
         for name in ("serve_tokens", "energy_price", "gpu_hour_price", "quality_tolerance", "teacher_training_kwh"):
             _optional(self, name, at_least=0)
-        for name in ("mean_gpu_w", "intensity", "teacher_intensity", "serve_batch", "teacher_batch", "max_new_tokens"):
+        for name in (
+            "mean_gpu_w",
+            "intensity",
+            "teacher_intensity",
+            "serve_batch",
+            "teacher_batch",
+            "max_new_tokens",
+            "tokens",
+        ):
             _optional(self, name, above=0)
         for name in ("pue", "teacher_pue"):
             _optional(self, name, at_least=1)

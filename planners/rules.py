@@ -131,7 +131,9 @@ def faster_convergence(c: Context) -> Iterator[Reason]:
     """Study, rule 6. Fires where the chosen distilled student trained with less energy than its SFT baseline."""
     base = baseline_of(c.chosen, c.rows)
     student = c.chosen["student_kwh"]
-    if c.chosen["regime"] in DISTILLED and base and student is not None and student < base["student_kwh"]:
+    if c.chosen["regime"] not in DISTILLED or base is None or student is None or base["student_kwh"] is None:
+        return
+    if student < base["student_kwh"]:
         text = (f"the student trains with {student:.2f} instead of {base['student_kwh']:.2f} kWh ({base['id']}), because it "
                 "converges in fewer steps: keep early stopping on")  # fmt: skip
         yield Reason("faster_convergence", text, {"student_kwh": student, "baseline_kwh": base["student_kwh"]}, "study")

@@ -77,3 +77,11 @@ def t_quantile(p: float, dof: float) -> float:
 def two_sided(level: float, dof: float = math.inf) -> float:
     """The factor k of a two-sided interval mean ± k·s at `level` (0.9 gives 1.645 for the normal)."""
     return t_quantile(0.5 + level / 2.0, dof)
+
+
+def f_sf(ratio: float, dof_above: float, dof_below: float) -> float:
+    """P(F > ratio) for Fisher's F; an infinite `dof_below` is a variance known exactly (chi-squared over its dof)."""
+    if ratio <= 0:
+        return 1.0
+    below = min(dof_below, 1e7)
+    return _beta_regularised(below / 2.0, dof_above / 2.0, below / (below + dof_above * ratio))

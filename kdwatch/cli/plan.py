@@ -32,6 +32,7 @@ _NUMBERS = {
     "interval": "Level of the intervals. Default 0.9.",
     "teacher_batch": "What-if: batch of the teacher's generation.",
     "max_new_tokens": "What-if: longest generation, tokens.",
+    "tokens": "Training tokens to predict for (with --predict). Default: as measured.",
     "prompt_share": "What-if: share of the prompts kept, up to 1.",
 }
 _QUANTITIES = {
