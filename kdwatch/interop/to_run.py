@@ -130,6 +130,11 @@ def manifest_of(
     }
 
 
+def _shown(device: LoggedDevice) -> str:
+    name = device.name or (f"GPU {device.key}" if device.kind == "gpu" and device.key.isdigit() else device.key)
+    return f"{name} (modelled by the tool)" if device.estimated else name
+
+
 def _local(seconds: float | None) -> str | None:
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
@@ -166,7 +171,7 @@ def _device_entry(found: RunDevice) -> dict[str, Any]:
     return {
         "key": found.key,
         "id": _device_id(found),
-        "name": (device.name or device.key) + (" (modelled by the tool)" if device.estimated else ""),
+        "name": _shown(device),
         "kind": device.kind,
         "scope": device.scope,
         "source": "imported",

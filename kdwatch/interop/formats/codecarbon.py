@@ -146,13 +146,18 @@ def _devices(log: ImportedLog, runs: list[Row]) -> None:
                 name,
                 kind,
                 scope,
-                next((row[f"{name}_model"] for row in runs if row.get(f"{name}_model")), None),
+                _only({row.get(f"{name}_model", "") for row in runs}),
                 energy_j=energy,
                 duration_s=seconds,
                 mean_w=energy / seconds if energy is not None and seconds else None,
                 estimated=name != "gpu",
             )
         )
+
+
+def _only(names: set[str]) -> str | None:
+    """The one name that all runs give, else None."""
+    return next(iter(names)) or None if len(names) == 1 else None
 
 
 def _facts(rows: list[Row]) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+"""A metrics file for node_exporter's textfile collector, kept up to date while a run goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kdwatch.interop.export.openmetrics import families, prometheus
+from kdwatch.ledger.load import feed, open_live
+from kdwatch.ledger.report import report_of
+from kdwatch.rundir.errors import UsageProblem
+
+Change = Callable[[Any], Any]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file so that a scrape never sees half of it. Raises UsageProblem."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.chmod(0o644)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UsageProblem(f"{path}: cannot be written ({error.strerror}); check the directory") from None
+
+
+def follow(run: Path, target: Path, every_s: float, change: Change, sleep: Callable[[float], None] = time.sleep) -> int:
+    """Write the file now and every `every_s` seconds until the run is over; returns how often it was written."""
+    reader, ledger = open_live(run)
+    written = 0
+    while True:
+        running = reader.status() == "running"
+        feed(ledger, reader.poll())
+        totals = ledger.totals()
+        report = change(report_of(reader.manifest, totals))
+        report["status"] = reader.status()
+        power = {str(change(d.id)): d.power_w if running else None for d in totals.devices}
+        write_atomically(target, prometheus(families(report, power)))
+        written += 1
+        if not running:
+            return written
+        sleep(every_s)
