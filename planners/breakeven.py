@@ -126,9 +126,16 @@ def max_students(budget_kwh: float, teacher_kwh: float, per_student_kwh: float) 
 
 
 def tokens_affordable(
-    budget_kwh: float, students: int, teacher_kwh_per_m: float, student_kwh_per_m: float, *,
-    epochs: float = 1.0, fixed_kwh: float = 0.0, per_student_kwh: float = 0.0, reuse: bool = True,
-) -> float:  # fmt: skip
+    budget_kwh: float,
+    students: int,
+    teacher_kwh_per_m: float,
+    student_kwh_per_m: float,
+    *,
+    epochs: float = 1.0,
+    fixed_kwh: float = 0.0,
+    per_student_kwh: float = 0.0,
+    reuse: bool = True,
+) -> float:
     """Millions of training tokens that a budget pays for with `students` students.
 
     With `reuse` the teacher sees them once: D = (B - fixed - n·e) / (t + n·k·s); without, every student pays for the

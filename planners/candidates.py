@@ -14,10 +14,34 @@ ASSUMED_ENERGY_CV = 0.03
 ASSUMED_QUALITY_SD = 0.02
 """Standard deviation of Q where nothing was repeated."""
 
-_KEY = ["id", "regime", "student_params_b", "alpha", "temperature", "max_new_tokens", "prompts", "teacher_batch",
-        "hyperparameters", "hardware", "scope", "source_kind"]  # fmt: skip
-_MEANS = [*STAGE_COLUMNS, "total_kwh", "quality", "j_per_token", "tokens", "teacher_tokens", "teacher_input_tokens",
-          "teacher_params_b", "duration_s", "gpu_hours", "mean_gpu_w", "j_per_served_token"]  # fmt: skip
+_KEY = [
+    "id",
+    "regime",
+    "student_params_b",
+    "alpha",
+    "temperature",
+    "max_new_tokens",
+    "prompts",
+    "teacher_batch",
+    "hyperparameters",
+    "hardware",
+    "scope",
+    "source_kind",
+]
+_MEANS = [
+    *STAGE_COLUMNS,
+    "total_kwh",
+    "quality",
+    "j_per_token",
+    "tokens",
+    "teacher_tokens",
+    "teacher_input_tokens",
+    "teacher_params_b",
+    "duration_s",
+    "gpu_hours",
+    "mean_gpu_w",
+    "j_per_served_token",
+]
 
 
 @dataclass(frozen=True)
@@ -56,6 +80,7 @@ def candidates(table: pl.DataFrame) -> pl.DataFrame:
         pl.col("quality_sd").mean(),
         pl.col("basis").first(),
         pl.col("derived").any().fill_null(False),
+        pl.col("run_dir").last(),
         pl.col("source").unique(maintain_order=True).str.join(", "),
     )
     return _with_spread(_unique_ids(grouped), pooled_spread(grouped))
@@ -74,10 +99,8 @@ def _pool(grouped: pl.DataFrame, variance: pl.Expr, dof: pl.Expr, stated_sd: pl.
         pl.when(stated_sd.is_not_null()).then(stated_sd**2).otherwise(variance).alias("v"),
         pl.when(stated_sd.is_not_null()).then(pl.col("n") - 1).otherwise(dof).cast(pl.Float64).alias("k"),
     ).filter((pl.col("k") > 0) & pl.col("v").is_finite())
-    weight = table["k"].sum()
-    if not weight:
-        return None, math.inf
-    return math.sqrt((table["v"] * table["k"]).sum() / weight), float(weight)
+    weight, squares = float(table["k"].sum()), float((table["v"] * table["k"]).sum())
+    return (math.sqrt(squares / weight), weight) if weight else (None, math.inf)
 
 
 def _with_spread(grouped: pl.DataFrame, spread: Spread) -> pl.DataFrame:
@@ -108,7 +131,11 @@ def _unique_ids(grouped: pl.DataFrame) -> pl.DataFrame:
 
 
 def _longer(row: dict, taken: set[str]) -> str:
-    parts = [f"{k[0]}{row[key]:g}" for k, key in (("a", "alpha"), ("T", "temperature"), ("max", "max_new_tokens")) if row[key] is not None]  # fmt: skip
+    parts = [
+        f"{k[0]}{row[key]:g}"
+        for k, key in (("a", "alpha"), ("T", "temperature"), ("max", "max_new_tokens"))
+        if row[key] is not None
+    ]
     base = "-".join([row["id"], *parts])
     number, name = 1, base
     while name in taken:

@@ -170,7 +170,7 @@ def _tokens_differ(points: Sequence[Observed]) -> bool:
 
 
 def one_size(observed: Sequence[Observed], params_b: float) -> Prediction:
-    """Prediction from runs of a single size: between E·r^0.5 and E·r for a size ratio r, so E·r^0.75 with that as spread.
+    """Prediction from runs of one size: for a size ratio r between E·r^0.5 and E·r, so E·r^0.75 with that spread.
 
     The lower end is a stage that is mostly overhead, the upper end one that is all compute. Raises Declined beyond a
     factor of ten.
@@ -189,7 +189,7 @@ def one_size(observed: Sequence[Observed], params_b: float) -> Prediction:
 
 
 def power_law(points: Sequence[tuple[float, float]], params_b: float) -> float:
-    """E = k·P^x through the smallest and largest size: the usual alternative, shown to be worse for the study's table."""
+    """E = k·P^x through the smallest and largest size: the usual alternative, worse for the study's table."""
     (p0, e0), (p1, e1) = min(points), max(points)
     return e0 * (params_b / p0) ** (math.log(e1 / e0) / math.log(p1 / p0))
 

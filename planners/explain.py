@@ -29,10 +29,33 @@ _NAMES = {"budget_kwh": "budget", "co2e_kg": "CO2e limit", "cost": "cost limit",
 
 def limits_object(request: PlanRequest) -> dict[str, Any]:
     """The limits and settings as the plan used them."""
-    names = ("budget_kwh", "program_budget_kwh", "students", "min_quality", "co2e_kg", "cost", "gpu_hours", "energy_price",
-             "gpu_hour_price", "mean_gpu_w", "gpus", "confidence", "quality_tolerance", "region", "teacher_region",
-             "intensity", "teacher_intensity", "pue", "teacher_pue", "energy_scope", "teacher", "teacher_outputs",
-             "teacher_batch", "max_new_tokens", "prompt_share")  # fmt: skip
+    names = (
+        "budget_kwh",
+        "program_budget_kwh",
+        "students",
+        "min_quality",
+        "co2e_kg",
+        "cost",
+        "gpu_hours",
+        "energy_price",
+        "gpu_hour_price",
+        "mean_gpu_w",
+        "gpus",
+        "confidence",
+        "quality_tolerance",
+        "region",
+        "teacher_region",
+        "intensity",
+        "teacher_intensity",
+        "pue",
+        "teacher_pue",
+        "energy_scope",
+        "teacher",
+        "teacher_outputs",
+        "teacher_batch",
+        "max_new_tokens",
+        "prompt_share",
+    )
     values = {name: getattr(request, name) for name in names}
     values["currency"] = request.currency if request.cost is not None or request.energy_price is not None else None
     if request.program_budget_kwh is not None:
@@ -55,10 +78,15 @@ def _choice(context: Context, ranked: pl.DataFrame) -> Reason:
     if request.goal == "min_energy":
         text = f"{kept}; {row['id']} needs the least {what}: {row[energy]:.2f} kWh, quality {row['quality']:.2f}"
     elif request.quality_tolerance:
-        text = (f"{kept}; {row['id']} is the cheapest within {request.quality_tolerance:g} of the best quality: "
-                f"{row['quality']:.2f}, {row['per_student_kwh']:.2f} kWh per student")  # fmt: skip
+        text = (
+            f"{kept}; {row['id']} is the cheapest within {request.quality_tolerance:g} of the best quality: "
+            f"{row['quality']:.2f}, {row['per_student_kwh']:.2f} kWh per student"
+        )
     else:
-        text = f"{kept}; {row['id']} has the highest quality: {row['quality']:.2f}, {row['per_student_kwh']:.2f} kWh per student"
+        text = (
+            f"{kept}; {row['id']} has the highest quality: {row['quality']:.2f}, "
+            f"{row['per_student_kwh']:.2f} kWh per student"
+        )
     values = {
         "id": row["id"],
         "quality": row["quality"],
@@ -131,10 +159,7 @@ def _why(row: Row, best: Row | None, request: PlanRequest, beaten: dict[str, lis
     if row["per_student_kwh"] is None:
         return f"its energy at reuse {request.n} is unknown: the teacher's share was not recorded"
     broken = [text for name in limits.active(request) if (text := _broken(row, request, name))]
-    if broken:
-        why = "; ".join(broken)
-    else:
-        why = _lost_to(row, best, request) if best else "keeps every limit"
+    why = "; ".join(broken) if broken else _lost_to(row, best, request) if best else "keeps every limit"
     dominating = beaten.get(row["id"])
     return f"{why}; dominated by {dominating[0]}" if dominating else why
 
@@ -149,7 +174,8 @@ def _broken(row: Row, request: PlanRequest, name: str) -> str | None:
     if used is None or over is None:
         return f"its use of {_NAMES[name]} ({unit}) is unknown"
     if used <= value:
-        return f"{used:.2f} {unit} keeps the {_NAMES[name]}, but not with P ≥ {request.confidence:g} (P = {row['p_within']:.2f})"
+        sure = f"P ≥ {request.confidence:g} (P = {row['p_within']:.2f})"
+        return f"{used:.2f} {unit} keeps the {_NAMES[name]}, but not with {sure}"
     return f"{used:.2f} {unit} is {used - value:.2f} over the {_NAMES[name]} of {value:.4g}"
 
 
@@ -187,7 +213,10 @@ def _within_noise(ranked: pl.DataFrame, chosen: Row) -> list[Note]:
         return []
     other = cheaper.sort("per_student_kwh").row(0, named=True)
     gain, extra = chosen["quality"] - other["quality"], chosen["per_student_kwh"] - other["per_student_kwh"]
-    text = f"{chosen['id']} gains {gain:.3g} Q over {other['id']} for {_kwh(extra)} more: within noise; --quality-tolerance {NOISE:g} would take {other['id']}"
+    text = (
+        f"{chosen['id']} gains {gain:.3g} Q over {other['id']} for {_kwh(extra)} more: within noise; "
+        f"--quality-tolerance {NOISE:g} would take {other['id']}"
+    )
     return [Note("gain_within_noise", text)]
 
 
@@ -199,17 +228,33 @@ def flips(
     if chosen is not None and request.goal == "max_quality" and request.allowed_kwh is not None:
         ups = [p for p in on_frontier if p.quality > chosen["quality"] and p.energy > request.allowed_kwh]
         if ups:
-            found.append({"change": "budget_kwh", "to": ups[0].energy, "by": ups[0].energy - request.allowed_kwh, "id": ups[0].id,
-                          "text": f"a budget of {ups[0].energy:.2f} kWh ({ups[0].energy - request.allowed_kwh:+.2f}) gives {ups[0].id}, quality {ups[0].quality:.2f}"})  # fmt: skip
+            found.append(
+                {
+                    "change": "budget_kwh",
+                    "to": ups[0].energy,
+                    "by": ups[0].energy - request.allowed_kwh,
+                    "id": ups[0].id,
+                    "text": f"a budget of {ups[0].energy:.2f} kWh ({ups[0].energy - request.allowed_kwh:+.2f}) "
+                    f"gives {ups[0].id}, quality {ups[0].quality:.2f}",
+                }
+            )
         downs = [p for p in on_frontier if p.energy < chosen["per_student_kwh"]]
         if downs:
-            found.append({"change": "budget_kwh", "to": chosen["per_student_kwh"], "by": chosen["per_student_kwh"] - request.allowed_kwh,
-                          "id": downs[-1].id, "text": f"a budget below {chosen['per_student_kwh']:.2f} kWh gives {downs[-1].id}, quality {downs[-1].quality:.2f}"})  # fmt: skip
+            found.append(
+                {
+                    "change": "budget_kwh",
+                    "to": chosen["per_student_kwh"],
+                    "by": chosen["per_student_kwh"] - request.allowed_kwh,
+                    "id": downs[-1].id,
+                    "text": f"a budget below {chosen['per_student_kwh']:.2f} kWh "
+                    f"gives {downs[-1].id}, quality {downs[-1].quality:.2f}",
+                }
+            )
     return found + reuse_flips(scored, request, chosen)
 
 
 def reuse_flips(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
-    """The smallest reuse N above the present one at which a distilled candidate fits, or beats the chosen one on energy."""
+    """The smallest N above the present one at which a distilled candidate fits, or needs less than the chosen."""
     if request.teacher_outputs == "cached" or request.program_budget_kwh is not None:
         return []
     found = []
@@ -229,8 +274,16 @@ def reuse_flips(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None) 
                 if request.goal == "max_quality"
                 else f"needs no more than {chosen['id'] if chosen else ''}"
             )
-            found.append({"change": "reuse_n", "to": n, "by": n - request.n, "id": row["id"],
-                          "text": f"from N = {n} on {row['id']} {verb}: {rest + teacher / n:.2f} kWh, quality {row['quality']:.2f}"})  # fmt: skip
+            found.append(
+                {
+                    "change": "reuse_n",
+                    "to": n,
+                    "by": n - request.n,
+                    "id": row["id"],
+                    "text": f"from N = {n} on {row['id']} {verb}: {rest + teacher / n:.2f} kWh, "
+                    f"quality {row['quality']:.2f}",
+                }
+            )
     return sorted(found, key=lambda flip: (flip["to"], flip["id"]))[:5]
 
 

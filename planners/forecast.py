@@ -10,6 +10,7 @@ Energies are in any one unit (the recorder uses J).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -100,7 +101,7 @@ def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     some = thin(points)
     slopes = [(b[1] - a[1]) / (b[0] - a[0]) for index, a in enumerate(some) for b in some[index + 1 :]]
     rate = median(slopes)
-    steps = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(some, some[1:], strict=False)]
+    steps = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(some)]
     if len(steps) < 2:
         return rate, 0.0
     variance = sum((value - rate) ** 2 for value in steps) / (len(steps) - 1)

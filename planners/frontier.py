@@ -6,6 +6,7 @@ With a tolerance a point also falls where a cheaper one has at least its quality
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -111,7 +112,7 @@ def hypervolume(points: Sequence[tuple[float, float]], reference: tuple[float, f
 
 def marginal_quality(points: Sequence[Point]) -> list[float]:
     """Quality per further kWh between neighbours on a frontier given by rising energy."""
-    return [(b.quality - a.quality) / (b.energy - a.energy) for a, b in zip(points, points[1:], strict=False)]
+    return [(b.quality - a.quality) / (b.energy - a.energy) for a, b in itertools.pairwise(points)]
 
 
 def next_upgrade(points: Sequence[Point], budget_kwh: float, quality: float | None) -> Point | None:

@@ -16,7 +16,7 @@ QUALITY = "min_quality"
 def active(request: PlanRequest) -> list[str]:
     """Names of the limits that are set, as in the JSON object's `limits`."""
     names = list(limit_values(request))
-    return names + [QUALITY] if request.min_quality is not None else names
+    return [*names, QUALITY] if request.min_quality is not None else names
 
 
 def kept_without(scored: pl.DataFrame, request: PlanRequest, dropped: set[str]) -> pl.DataFrame:

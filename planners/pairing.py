@@ -67,8 +67,21 @@ def _entry(row: Row, rows: Sequence[Row], request: PlanRequest) -> BreakEven:
     base = baseline_of(row, rows) if row["regime"] in DISTILLED else None
     teacher = teacher_cost_kwh(row, request)
     if base is None or teacher is None or row["student_kwh"] is None:
-        return BreakEven(row["id"], base["id"] if base else None, None, None, None, None, None, None, None,
-                         row["basis"], t_tokens, t_verdict, t_reference)  # fmt: skip
+        return BreakEven(
+            row["id"],
+            base["id"] if base else None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            row["basis"],
+            t_tokens,
+            t_verdict,
+            t_reference,
+        )
     point = reuse_break_even(teacher, student_of(base) or 0.0, row["student_kwh"])
     interval = reuse_interval_of(row, base, teacher, request.interval_level)
     shown = point.verdict in ("finite", "never")

@@ -1,4 +1,4 @@
-"""Modelled candidates: methods at sizes that nobody ran, each marked interpolated or extrapolated, with its interval."""
+"""Modelled candidates: methods at sizes that nobody ran, marked interpolated or extrapolated, with intervals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def with_predictions(
 
 
 def _with_modelled_students(table: pl.DataFrame, mine: Sequence[Row]) -> pl.DataFrame:
-    """Baselines whose student energy is unknown get a modelled one beside it, for break-even only; cells stay unknown."""
+    """Baselines whose student energy is unknown get a modelled one beside it, for break-even only."""
     unknown = [row for row in mine if row["student_kwh"] is None and row["student_params_b"]]
     for row in unknown:
         try:

@@ -29,6 +29,7 @@ def recommendation_of(row: Row, request: PlanRequest, reasons: Sequence[Reason])
         source=row["source"],
         hardware=row["hardware"],
         scope=row["scope"],
+        run_dir=row["run_dir"],
     )
 
 
@@ -45,6 +46,11 @@ def hyperparameters(row: Row) -> dict[str, Any]:
         "sft": {"early_stop": True},
     }
     return advice.get(row["regime"], {}) | {"source": "rules"}
+
+
+def hyperparameters_of(best: Recommendation) -> dict[str, Any]:
+    """The recommendation's settings without the note where they come from."""
+    return {name: value for name, value in best.hyperparameters.items() if name != "source"}
 
 
 def predicted_of(row: Row, request: PlanRequest) -> Predicted:

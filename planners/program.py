@@ -7,7 +7,6 @@ from typing import Any
 
 from planners.breakeven import max_students
 
-
 Row = Mapping[str, Any]
 
 

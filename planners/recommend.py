@@ -95,24 +95,36 @@ def _answer(
         runner_up=explain.runner_up(ranked, request),
         rejected=explain.rejected(scored, ranked, request, points) + scoped.rejected,
         unrated=[row["id"] for row in rows if row["quality"] is None],
-        cheapest={"id": best["id"], "per_student_kwh": best["per_student_kwh"], "co2e_kg": best["co2e_kg"]} if best else None,
+        cheapest={"id": best["id"], "per_student_kwh": best["per_student_kwh"], "co2e_kg": best["co2e_kg"]}
+        if best
+        else None,
         shortfall_kwh=None if chosen else limits.shortfall_kwh(best),
         relaxations=[] if chosen else limits.relaxations(scored, request),
         frontier=_frontier_object(on_frontier, rows),
         break_even=entries,
         choice_at_confidence=_choice_at_confidence(request, scored, grid, chosen),
         flips=explain.flips(scored, request, chosen, on_frontier),
-        knee=None if curve is None else {"id": curve.id, "height": curve.height,
-                                         "energy_range_kwh": curve.energy_range_kwh, "quality_range": curve.quality_range},
+        knee=None
+        if curve is None
+        else {
+            "id": curve.id,
+            "height": curve.height,
+            "energy_range_kwh": curve.energy_range_kwh,
+            "quality_range": curve.quality_range,
+        },
         hypervolume=hypervolume([(p.energy, p.quality) for p in points], request.hypervolume_reference),
         hypervolume_reference=request.hypervolume_reference,
-        grid={"main": grid.main.as_dict(), "teacher": grid.teacher.as_dict()} if grid.main.g_per_kwh is not None else None,
+        grid={"main": grid.main.as_dict(), "teacher": grid.teacher.as_dict()}
+        if grid.main.g_per_kwh is not None
+        else None,
         allowed_kwh=_allowed_kwh(request, chosen or best),
         scope=scoped.name,
         sources=observations.sources,
-        program=students_under_program_budget(rows, request.program_budget_kwh) if request.program_budget_kwh is not None else None,
+        program=students_under_program_budget(rows, request.program_budget_kwh)
+        if request.program_budget_kwh is not None
+        else None,
         candidates=explain.candidate_points(rows),
-    )  # fmt: skip
+    )
 
 
 def _points(rows: list[Row]) -> list[Point]:

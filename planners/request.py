@@ -10,9 +10,13 @@ from planners.checks import finite, whole
 from planners.schema import SCOPES
 
 _OPTIONS = {
-    "budget_kwh": "budget", "program_budget_kwh": "program-budget", "co2e_kg": "co2", "reuse_n": "reuse",
-    "interval_level": "interval", "teacher_training_kwh": "teacher-training",
-}  # fmt: skip
+    "budget_kwh": "budget",
+    "program_budget_kwh": "program-budget",
+    "co2e_kg": "co2",
+    "reuse_n": "reuse",
+    "interval_level": "interval",
+    "teacher_training_kwh": "teacher-training",
+}
 
 
 def _option(name: str) -> str:
@@ -138,27 +142,47 @@ class PlanRequest:
 
     def _check_together(self) -> None:
         for clash, text in (
-            (self.budget_kwh is not None and self.program_budget_kwh is not None,
-             "budget and program-budget: give one; the first is per student, the second for all students"),
-            (self.program_budget_kwh is not None and self.students is None,
-             "program-budget: needs students, the number that share it"),
-            (self.students is not None and self.reuse_n not in (None, self.students),
-             f"students {self.students} and reuse {self.reuse_n} contradict each other; give one of them"),
-            (self.region is not None and self.intensity is not None,
-             "region and intensity: give one; an intensity replaces the region's"),
-            (self.teacher_region is not None and self.teacher_intensity is not None,
-             "teacher-region and teacher-intensity: give one"),
-            (self.co2e_kg is not None and self.region is None and self.intensity is None,
-             "co2: needs region or intensity, such as --region FRA or --intensity 56"),
-            (self.cost is not None and self.energy_price is None and self.gpu_hour_price is None,
-             "cost: needs energy-price or gpu-hour-price"),
-            (self.teacher == "train" and self.teacher_training_kwh is None,
-             "teacher train: needs teacher-training, the energy of training it"),
-            (self.teacher == "owned" and self.teacher_training_kwh is not None,
-             "teacher-training: is used with teacher train only"),
-            (self.teacher == "train" and self.teacher_outputs == "cached",
-             "teacher train and teacher-outputs cached contradict each other: cached outputs need no teacher"),
-        ):  # fmt: skip
+            (
+                self.budget_kwh is not None and self.program_budget_kwh is not None,
+                "budget and program-budget: give one; the first is per student, the second for all students",
+            ),
+            (
+                self.program_budget_kwh is not None and self.students is None,
+                "program-budget: needs students, the number that share it",
+            ),
+            (
+                self.students is not None and self.reuse_n not in (None, self.students),
+                f"students {self.students} and reuse {self.reuse_n} contradict each other; give one of them",
+            ),
+            (
+                self.region is not None and self.intensity is not None,
+                "region and intensity: give one; an intensity replaces the region's",
+            ),
+            (
+                self.teacher_region is not None and self.teacher_intensity is not None,
+                "teacher-region and teacher-intensity: give one",
+            ),
+            (
+                self.co2e_kg is not None and self.region is None and self.intensity is None,
+                "co2: needs region or intensity, such as --region FRA or --intensity 56",
+            ),
+            (
+                self.cost is not None and self.energy_price is None and self.gpu_hour_price is None,
+                "cost: needs energy-price or gpu-hour-price",
+            ),
+            (
+                self.teacher == "train" and self.teacher_training_kwh is None,
+                "teacher train: needs teacher-training, the energy of training it",
+            ),
+            (
+                self.teacher == "owned" and self.teacher_training_kwh is not None,
+                "teacher-training: is used with teacher train only",
+            ),
+            (
+                self.teacher == "train" and self.teacher_outputs == "cached",
+                "teacher train and teacher-outputs cached contradict each other: cached outputs need no teacher",
+            ),
+        ):
             if clash:
                 raise UsageProblem(text)
 

@@ -60,6 +60,7 @@ class Recommendation:
     source: str
     hardware: str | None
     scope: str | None
+    run_dir: str | None = None
 
 
 @dataclass(frozen=True)

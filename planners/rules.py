@@ -1,8 +1,8 @@
 """The design rules as code: for each its source, the condition that fires it, and the numbers in it.
 
 Rules 1 to 6 are the study's (K. Lambert, S. Luccioni, ICML 2026, arXiv 2605.13981). `size_dominates` and
-`marginal_quality` are arithmetic on the table. `raise_teacher_batch` is our extrapolation from a decode law and is marked
-so until a run has measured it.
+`marginal_gain` are arithmetic on the table. `raise_teacher_batch` is our extrapolation from a decode law and is
+marked so until a run has measured it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def reuse_before_regenerate(c: Context) -> Iterator[Reason]:
     """Study, rule 1. Fires where the chosen candidate pays for a teacher's output."""
     teacher, n = c.chosen["teacher_kwh"], c.request.n
     if c.chosen["regime"] in DISTILLED and teacher and c.request.teacher_outputs == "compute":
-        text = f"the teacher's output costs {teacher:.2f} kWh once and {teacher / n:.2f} kWh per student at N = {n}: store and version it"
+        text = (
+            f"the teacher's output costs {teacher:.2f} kWh once and {teacher / n:.2f} kWh per student at N = {n}: "
+            "store and version it"
+        )
         yield Reason(
             "reuse_before_regenerate", text, {"teacher_kwh": teacher, "n": n, "share_kwh": teacher / n}, "study"
         )
@@ -61,8 +64,10 @@ def one_off_sft(c: Context) -> Iterator[Reason]:
         base = baseline_of(row, c.rows)
         if base is None or base["per_student_kwh"] is None or base["per_student_kwh"] >= row["per_student_kwh"]:
             continue
-        text = (f"for a single run plain SFT costs less than distilling: {base['id']} {base['per_student_kwh']:.2f} kWh, "
-                f"{row['id']} {row['per_student_kwh']:.2f} kWh, of it {row['teacher_kwh']:.2f} for the teacher's output")  # fmt: skip
+        text = (
+            f"for a single run plain SFT costs less than distilling: {base['id']} {base['per_student_kwh']:.2f} kWh, "
+            f"{row['id']} {row['per_student_kwh']:.2f} kWh, of it {row['teacher_kwh']:.2f} for the teacher's output"
+        )
         values = {
             "sft": base["id"],
             "sft_kwh": base["per_student_kwh"],
@@ -89,7 +94,8 @@ def reuse_break_even(c: Context) -> Iterator[Reason]:
     if entry.n_verdict == "finite":
         high = f"{entry.n_star_high:.1f}" if entry.n_star_high is not None else "no upper end"
         side = "at or above" if n >= (entry.n_star or 0) else "below"
-        text = f"N = {n} is {side} N* = {entry.n_star:.2f} ({entry.n_star_low or 0:.1f} to {high}) against {entry.baseline}"
+        interval = f"{entry.n_star_low or 0:.1f} to {high}"
+        text = f"N = {n} is {side} N* = {entry.n_star:.2f} ({interval}) against {entry.baseline}"
     else:
         text = f"reuse pays back against {entry.baseline}: {entry.n_verdict}"
     yield Reason("reuse_break_even", text, values, "study")
@@ -105,7 +111,10 @@ def small_students_amortise_slowest(c: Context) -> Iterator[Reason]:
         known.sort(key=lambda e: by_id[e.id]["student_params_b"])
         if len(known) > 1 and (known[0].n_star or 0) > (known[-1].n_star or 0):
             first, last = known[0], known[-1]
-            text = f"small students pay the teacher back slowest: N* {first.n_star:.1f} for {first.id}, {last.n_star:.1f} for {last.id}"
+            text = (
+                "small students pay the teacher back slowest: "
+                f"N* {first.n_star:.1f} for {first.id}, {last.n_star:.1f} for {last.id}"
+            )
             yield Reason(
                 "small_students_amortise_slowest", text, {first.id: first.n_star, last.id: last.n_star}, "study"
             )
@@ -122,8 +131,10 @@ def shorter_generations(c: Context) -> Iterator[Reason]:
     """Study, rule 5. Fires for synthetic SFT."""
     if c.chosen["regime"] == "synthetic_sft":
         exponent = LONGER_THAN_LINEAR
-        text = (f"generation energy rises faster than its length (about L^{exponent}): keep max_new_tokens at a medium "
-                "length, and cut the number and length of prompts before lengthening answers")  # fmt: skip
+        text = (
+            f"generation energy rises faster than its length (about L^{exponent}): keep max_new_tokens at a medium "
+            "length, and cut the number and length of prompts before lengthening answers"
+        )
         yield Reason("shorter_generations", text, {"exponent": exponent, "half_length_factor": 0.5**exponent}, "study")
 
 
@@ -134,13 +145,15 @@ def faster_convergence(c: Context) -> Iterator[Reason]:
     if c.chosen["regime"] not in DISTILLED or base is None or student is None or base["student_kwh"] is None:
         return
     if student < base["student_kwh"]:
-        text = (f"the student trains with {student:.2f} instead of {base['student_kwh']:.2f} kWh ({base['id']}), because it "
-                "converges in fewer steps: keep early stopping on")  # fmt: skip
+        text = (
+            f"the student trains with {student:.2f} instead of {base['student_kwh']:.2f} kWh ({base['id']}), as it "
+            "converges in fewer steps: keep early stopping on"
+        )
         yield Reason("faster_convergence", text, {"student_kwh": student, "baseline_kwh": base["student_kwh"]}, "study")
 
 
 def size_dominates(c: Context) -> Iterator[Reason]:
-    """Arithmetic. Fires where distilled candidates stay dominated by the chosen one however often a teacher is reused."""
+    """Arithmetic. Fires where distilled candidates stay dominated by the chosen one at any reuse."""
     quality, energy = c.chosen["quality"], c.chosen["per_student_kwh"]
     for size in sorted({row["student_params_b"] for row in c.distilled if row["student_params_b"] is not None}):
         if size == c.chosen["student_params_b"]:
@@ -153,8 +166,10 @@ def size_dominates(c: Context) -> Iterator[Reason]:
         floors = [row["total_kwh"] - row["teacher_kwh"] for row in rows]
         if rows and all(floor >= energy and row["quality"] < quality for floor, row in zip(floors, rows, strict=True)):
             scores = "/".join(f"{row['quality']:.2f}" for row in rows)
-            text = (f"even with an unlimited reuse the {size:g}B distilled students cost more than {c.chosen['id']} "
-                    f"({energy:.2f}) and score lower ({scores} < {quality:.2f})")  # fmt: skip
+            text = (
+                f"even with an unlimited reuse the {size:g}B distilled students cost more than {c.chosen['id']} "
+                f"({energy:.2f}) and score lower ({scores} < {quality:.2f})"
+            )
             yield Reason(
                 "size_dominates",
                 text,
@@ -172,8 +187,10 @@ def marginal_gain(c: Context) -> Iterator[Reason]:
     gains = marginal_quality(c.frontier)
     if at + 1 < len(names):
         step, following = gains[at], c.frontier[at + 1]
-        text = (f"the next step up, {following.id}, brings {following.quality - c.frontier[at].quality:+.2f} Q for "
-                f"{following.energy - c.frontier[at].energy:.2f} kWh more ({step:.4f} Q per kWh)")  # fmt: skip
+        text = (
+            f"the next step up, {following.id}, brings {following.quality - c.frontier[at].quality:+.2f} Q for "
+            f"{following.energy - c.frontier[at].energy:.2f} kWh more ({step:.4f} Q per kWh)"
+        )
         yield Reason(
             "marginal_gain",
             text,
@@ -193,8 +210,11 @@ def raise_teacher_batch(c: Context) -> Iterator[Reason]:
         factor = batch_factor(row["teacher_params_b"], batch, 16)
         saved = row["teacher_kwh"] * (1 - factor) / c.request.n
         known = "" if row["teacher_batch"] else " (assumed)"
-        text = (f"extrapolation, not measured: generating at batch 16 instead of {batch:g}{known} would cut {row['id']}'s teacher "
-                f"stage to {factor:.0%}, {row['per_student_kwh'] - saved:.2f} kWh per student; raise the batch before reuse, length or alpha")  # fmt: skip
+        text = (
+            f"extrapolation, not measured: generating at batch 16 instead of {batch:g}{known} would cut {row['id']}'s "
+            f"teacher stage to {factor:.0%}, {row['per_student_kwh'] - saved:.2f} kWh per student; "
+            "raise the batch before reuse, length or alpha"
+        )
         values = {"id": row["id"], "batch": batch, "factor": factor, "saved_kwh": saved}
         yield Reason("raise_teacher_batch", text, values, "extrapolation")
         return

@@ -1,61 +1,76 @@
-"""What a run's manifest says of the student, the teacher and the settings; anything missing stays unknown."""
+"""What a run's manifest and events say of the student, the teacher and the settings; anything missing stays unknown."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-_SETTINGS = ("alpha", "temperature", "max_new_tokens", "prompts", "teacher_batch")
-_LEFT_OUT = {"seed", "device", "dtype", "model", "student", "teacher"}
+from planners.modelsize import named_params_b, reported_params_b, stored_params_b
+
+_COLUMNS = ("alpha", "temperature", "max_new_tokens", "prompts", "teacher_batch")
+_LEFT_OUT = {"seed", "device", "dtype", "threads", "student", "teacher", "revision", "checkpoint_every_s"}
+
+Stage = Mapping[str, Any]
 
 
-def run_info(report: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of the table that only the manifest knows, and `teacher_stages` (the teacher's own evaluation)."""
-    stages = _recipe_stages(manifest)
-    info: dict[str, Any] = {
-        "student_params_b": _params_b(report, manifest, "student"),
-        "teacher_params_b": _params_b(report, manifest, "teacher"),
-        "hardware": _hardware(manifest),
-        "teacher_stages": frozenset(
-            str(stage.get("name")) for stage in stages if str(stage.get("uses")) == "teacher.evaluate"
-        ),
-    }
+def run_info(manifest: Mapping[str, Any], events: Iterable[Mapping[str, Any]], folder: Path | None) -> dict[str, Any]:
+    """Columns of the table that the report does not hold.
+
+    `folder`: the directory that relative model paths start from; None where it is unknown.
+    """
+    stages = recipe_stages(manifest)
+    seen = [event for event in events if event.get("type") == "model"]
     settings = _settings(stages)
-    info |= {name: _number(settings.pop(name, None)) for name in _SETTINGS}
+    info: dict[str, Any] = {
+        "student_params_b": reported_params_b(seen, "student") or _named(stages, "student", folder),
+        "teacher_params_b": reported_params_b(seen, "teacher") or _named(stages, "teacher", folder),
+        "hardware": _hardware(manifest),
+    }
+    info |= {name: _number(settings.pop(name, None)) for name in _COLUMNS}
     if settings:
         info["hyperparameters"] = json.dumps(settings, sort_keys=True)
     return info
 
 
-def _recipe_stages(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def recipe_stages(manifest: Mapping[str, Any]) -> list[Stage]:
+    """The stages of the manifest's recipe."""
     recipe = manifest.get("recipe")
     stages = recipe.get("stages") if isinstance(recipe, Mapping) else None
     return [stage for stage in stages if isinstance(stage, Mapping)] if isinstance(stages, list) else []
 
 
-def _settings(stages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Plain settings of the teacher's and the student's stage; the student's win where both have one."""
+def stage_settings(stage: Stage) -> Mapping[str, Any]:
+    """Settings of a built-in stage, under either name that a recipe's dump may use."""
+    values = stage.get("with") or stage.get("settings")
+    return values if isinstance(values, Mapping) else {}
+
+
+def _settings(stages: Iterable[Stage]) -> dict[str, Any]:
+    """Plain settings of the student's stage, and those of the teacher's that shape its output."""
     found: dict[str, Any] = {}
-    for prefix in ("teacher", "student"):
-        for stage in stages:
-            values = stage.get("with") or stage.get("settings") or {}
-            if not str(stage.get("uses") or stage.get("kind") or "").startswith(prefix) or not isinstance(
-                values, Mapping
-            ):
-                continue
+    for stage in stages:
+        uses, values = str(stage.get("uses") or ""), stage_settings(stage)
+        if uses == "teacher.generate":
+            names = {"max_new_tokens": "max_new_tokens", "prompts": "prompts", "batch_rows": "teacher_batch"}
+            found |= {new: values[old] for old, new in names.items() if values.get(old) is not None}
+        elif uses == "teacher.cache_logits":
+            found |= {name: value for name, value in values.items() if name == "top_k"}
+        elif uses == "student.train":
             plain = {k: v for k, v in values.items() if isinstance(v, int | float | str | bool) and k not in _LEFT_OUT}
-            if prefix == "teacher" and "batch" in plain:
-                plain["teacher_batch"] = plain.pop("batch")
+            if plain.get("objective", "sft") == "sft":
+                plain = {k: v for k, v in plain.items() if k not in ("alpha", "temperature", "tail", "max_new_tokens")}
             found |= plain
     return found
 
 
-def _params_b(report: Mapping[str, Any], manifest: Mapping[str, Any], role: str) -> float | None:
-    for place in (report, manifest):
-        value = _number(place.get(f"{role}_params_b"))
-        if value is not None and value > 0:
-            return value
+def _named(stages: Iterable[Stage], role: str, folder: Path | None) -> float | None:
+    for stage in stages:
+        name = stage_settings(stage).get(role)
+        if isinstance(name, str) and name:
+            stored = stored_params_b(folder / name) if folder is not None else None
+            return stored or named_params_b(name)
     return None
 
 

@@ -12,6 +12,7 @@ import polars as pl
 from kdwatch.ledger.units import KWH_J
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.paths import list_runs, resolve_run
+from kdwatch.rundir.reader import RunReader
 from planners.notes import Note
 from planners.rowcheck import check_row, fill_total
 from planners.runinfo import run_info
@@ -59,7 +60,9 @@ def _observe(path: Path) -> tuple[dict[str, Any] | None, str | None]:
         return None, f"status is {report['status']}"
     if report["regime"] not in ("sft", "kd", "synthetic_sft"):
         return None, f"regime is {report['regime']}"
-    row = fill_total(from_report(report, _manifest(path)))
+    manifest = _manifest(path)
+    info = run_info(manifest, RunReader(path).iter_events(), _folder(manifest))
+    row = fill_total(from_report(report, info)) | {"run_dir": str(path)}
     verdict = check_row(row)
     return (row, verdict.note) if verdict.accepted else (None, verdict.reason)
 
@@ -72,13 +75,20 @@ def _manifest(path: Path) -> dict[str, Any]:
     return manifest if isinstance(manifest, dict) else {}
 
 
-def from_report(report: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the table from the report contract's object and the run's manifest.
+def _folder(manifest: Mapping[str, Any]) -> Path | None:
+    """Where the recipe's relative paths start, if the manifest says so."""
+    recipe = manifest.get("recipe")
+    folder = recipe.get("workdir") if isinstance(recipe, Mapping) else None
+    return Path(folder) if isinstance(folder, str) else None
+
+
+def from_report(report: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the table from the report contract's object and what `planners.runinfo` found.
 
     A reused stage counts with the energy that made it: the row is what the pipeline costs at reuse 1.
     """
-    row: dict[str, Any] = dict(run_info(report, manifest))
-    energy = stage_energy_kwh(report, row.pop("teacher_stages", frozenset()))
+    row: dict[str, Any] = dict(info)
+    energy = stage_energy_kwh(report)
     row |= {f"{name}_kwh": value for name, value in energy.items()}
     if report["regime"] == "sft" and row.get("teacher_kwh") is None:
         row["teacher_kwh"] = 0.0
@@ -100,15 +110,13 @@ def from_report(report: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[
     return row
 
 
-def stage_energy_kwh(report: Mapping[str, Any], teacher_stages: frozenset[str]) -> dict[str, float | None]:
-    """kWh by kind of stage. Stages in `teacher_stages` (the teacher's own evaluation) belong to the teacher's output."""
+def stage_energy_kwh(report: Mapping[str, Any]) -> dict[str, float | None]:
+    """kWh by kind of stage; the teacher's own evaluation counts as evaluation, whatever the regime."""
     sums: dict[str, float | None] = {}
     for stage in report["stages"]:
         name = _STAGE_OF_KIND.get(stage["kind"])
         if name is None or stage["status"] in ("pending", "skipped"):
             continue
-        if stage["name"] in teacher_stages:
-            name = "teacher"
         joules = _stage_j(stage)
         if joules is None or (name in sums and sums[name] is None):
             sums[name] = None

@@ -51,6 +51,7 @@ COLUMNS: dict[str, tuple[Any, str]] = {
     "basis": (pl.String, "measured, interpolated or extrapolated"),
     "derived": (pl.Boolean, "the total is a sum of stages, not a published cell"),
     "source": (pl.String, "where the row comes from"),
+    "run_dir": (pl.String, "directory of the run that the row is"),
 }
 """Column: (type, meaning). All but `regime` may be null."""
 

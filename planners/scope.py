@@ -46,10 +46,15 @@ def in_scope(table: pl.DataFrame, request: PlanRequest) -> Scoped:
     others = table.filter(~mine)
     if others.is_empty():
         return Scoped(table, name, [], notes)
-    rejected = [{"id": row["id"], "why": f"its energy covers {row['scope']}, not {name}: not comparable (--scope {row['scope']})"}
-                for row in others.iter_rows(named=True)]  # fmt: skip
+    rejected = [
+        {
+            "id": row["id"],
+            "why": f"its energy covers {row['scope']}, not {name}: not comparable (--scope {row['scope']})",
+        }
+        for row in others.iter_rows(named=True)
+    ]
     left_out = sorted(set(others["scope"].to_list()))
-    text = f"planning in scope {name}; {others.height} candidates of scope {', '.join(left_out)} are not compared (--scope)"
+    text = f"planning in scope {name}; {others.height} candidates of scope {', '.join(left_out)} are not compared"
     kept = table.filter(mine)
     return Scoped(
         kept, name, rejected, [*_hardware_notes(kept), *_unknown_notes(kept, [name or ""]), Note("mixed_scope", text)]

@@ -3,9 +3,9 @@
     forward:     E = e0 + tokens·j
     generation:  J/token = c0 + c1/B + c2·L        B batch, L tokens generated per sample
 
-1/B is the shared read of the weights, L the growing key-value cache and the draining of a batch (public logs of the study's
-harness: 2.49 + 0.00177·L at batch 4). With fewer points than coefficients the decode law of `planners.serving`, scaled to
-what was measured, stands in with a wide interval.
+1/B is the shared read of the weights, L the growing key-value cache and the draining of a batch (public logs of the
+study's harness: 2.49 + 0.00177·L at batch 4). With fewer points than coefficients the decode law of
+`planners.serving`, scaled to what was measured, stands in with a wide interval.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def length_factor(length: float, new_length: float) -> float:
 
 
 def apply(table: pl.DataFrame, request: PlanRequest) -> tuple[pl.DataFrame, list[Note]]:
-    """Candidates with the what-ifs of `request` on synthetic SFT's teacher stage; the changed ones are `extrapolated`."""
+    """Candidates with the what-ifs on synthetic SFT's teacher stage; the changed ones are `extrapolated`."""
     if request.teacher_batch is None and request.max_new_tokens is None and request.prompt_share is None:
         return table, []
     columns = ["regime", "teacher_params_b", "teacher_batch", "max_new_tokens"]

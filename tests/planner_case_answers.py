@@ -1,6 +1,6 @@
 """One function for each kind of planner case: what the public functions of `planners` answer to its input.
 
-No expected number is in here. `ANSWERS[kind](case)` returns every fact that a case of the kind may ask for; the facts whose
+No expected number is in here. `ANSWERS[kind](case)` returns every fact that a case of the kind may ask for; facts whose
 names hold a number (`next_upgrade_eps_0.02`) are made from the names that are asked for.
 """
 
@@ -85,7 +85,13 @@ def _point(candidate: dict[str, Any]) -> Point:
 
 def _chosen(result: PlanResult) -> Facts:
     """The recommendation, or what stands in for it."""
-    facts: Facts = {"feasible": result.feasible, "recommended": None, "energy_kwh": None, "q": None, "slack_kwh": result.slack_kwh}
+    facts: Facts = {
+        "feasible": result.feasible,
+        "recommended": None,
+        "energy_kwh": None,
+        "q": None,
+        "slack_kwh": result.slack_kwh,
+    }
     if result.recommendation is not None:
         p = result.recommendation.predicted
         facts |= {"recommended": result.recommendation.id, "energy_kwh": p.per_student_kwh, "q": p.quality}
@@ -162,8 +168,12 @@ def _reuse(case: Case) -> Facts:
 def _per_student(case: Case) -> Facts:
     table = case.observations(case.input.get("candidates") or case.of_size(case.input["size_b"])).table
     whole = "full" in case.input.get("scope", "full")
-    rows = [row | {"per_student_kwh": per_student_kwh(row, case.input["reuse_n"], whole=whole)} for row in table.to_dicts()]
-    ranked = pl.DataFrame(rows, infer_schema_length=None).filter(pl.col("quality").is_not_null() & pl.col("per_student_kwh").is_not_null())
+    rows = [
+        row | {"per_student_kwh": per_student_kwh(row, case.input["reuse_n"], whole=whole)} for row in table.to_dicts()
+    ]
+    ranked = pl.DataFrame(rows, infer_schema_length=None).filter(
+        pl.col("quality").is_not_null() & pl.col("per_student_kwh").is_not_null()
+    )
     ranked = ranked.sort([pl.col("per_student_kwh").round_sig_figs(11), "quality"], descending=[False, True])
     tie = tied(ranked, PlanRequest(objective="min_energy"))
     facts: Facts = {"kwh": {row["id"]: row["per_student_kwh"] for row in rows}, "recommended": ranked["id"][0]}
@@ -196,7 +206,9 @@ def _quality_aware(case: Case, recommended: str) -> Facts:
 def _students(case: Case) -> Facts:
     names = case.input.get("candidates") or case.of_size(case.input["size_b"])
     rows = [row for row in case.observations(names).table.to_dicts() if row["quality"] is not None]
-    found = students_under_program_budget(rows, case.input["program_budget_kwh"], case.input.get("teacher_paid_once", True))
+    found = students_under_program_budget(
+        rows, case.input["program_budget_kwh"], case.input.get("teacher_paid_once", True)
+    )
     per_method = {entry["id"]: {"students": entry["students"], "kwh": entry["kwh"]} for entry in found}
     return {"per_method": per_method, "recommended": found[0]["id"] if found[0]["students"] else None}
 
@@ -209,7 +221,12 @@ def _serving(case: Case) -> Facts:
 def _lifecycle(case: Case) -> Facts:
     served, rates = case.input["serving_tokens"], case.input["j_per_token"]
     observations = case.observations(list(rates), j_per_served_token=rates)
-    request = PlanRequest(serve_tokens=served, min_quality=case.input.get("target_q"), objective="min_energy", reuse_n=case.input.get("reuse_n"))
+    request = PlanRequest(
+        serve_tokens=served,
+        min_quality=case.input.get("target_q"),
+        objective="min_energy",
+        reuse_n=case.input.get("reuse_n"),
+    )
     result = plan(request, observations)
     facts = _chosen(result)
     energy = {c["id"]: c["lifecycle_kwh"] for c in result.candidates}
@@ -223,13 +240,23 @@ def _keep_teacher(case: Case) -> Facts:
     teacher = lifecycle_kwh(0.0, i["teacher_j_per_token"], i["serving_tokens"])
     student = lifecycle_kwh(training, i["j_student"], i["serving_tokens"])
     best = name if student < teacher else "teacher"
-    return {"teacher_only_kwh": teacher, "student_kwh": student, "recommended": best, "saving_kwh": abs(teacher - student)}
+    return {
+        "teacher_only_kwh": teacher,
+        "student_kwh": student,
+        "recommended": best,
+        "saving_kwh": abs(teacher - student),
+    }
 
 
 def _carbon(case: Case) -> Facts:
     i = case.input
     scope = "facility" if i.get("energy_scope", "it").lower().startswith("facility") else "it"
-    settings = {"co2e_kg": i["budget_kgco2e"], "intensity": i["grid_g_per_kwh"], "pue": i.get("pue"), "energy_scope": scope}
+    settings = {
+        "co2e_kg": i["budget_kgco2e"],
+        "intensity": i["grid_g_per_kwh"],
+        "pue": i.get("pue"),
+        "energy_scope": scope,
+    }
     result, grid = case.plan(**settings), grids(PlanRequest(**settings)).main
     facts = _chosen(result) | {"pue_applied": grid.pue}
     allowed = grid.allowed_kwh(i["budget_kgco2e"])
@@ -284,10 +311,16 @@ def _parse(case: Case) -> Facts:
 
 def _stage_regions(case: Case) -> Facts:
     i = case.input
-    result = case.plan(intensity=i["other_region_g"], teacher_intensity=i["teacher_region_g"], pue=i.get("pue"), objective="min_energy")
+    result = case.plan(
+        intensity=i["other_region_g"], teacher_intensity=i["teacher_region_g"], pue=i.get("pue"), objective="min_energy"
+    )
     carbon = {c["id"]: c["co2e_kg"] for c in result.candidates}
     energy = {c["id"]: c["per_student_kwh"] for c in result.candidates}
-    return {"kgco2e": carbon, "lowest_carbon": min(carbon, key=carbon.__getitem__), "lowest_energy": min(energy, key=energy.__getitem__)}
+    return {
+        "kgco2e": carbon,
+        "lowest_carbon": min(carbon, key=carbon.__getitem__),
+        "lowest_energy": min(energy, key=energy.__getitem__),
+    }
 
 
 def _frontier(case: Case) -> Facts:
@@ -316,7 +349,9 @@ def _invalid(case: Case) -> Facts:
     def number(value: Any) -> float | None:
         return None if value is None else float(value)
 
-    verdicts = [check_energy_and_quality(number(r.get("energy_kwh")), number(r.get("q"))) for r in case.input.get("runs", [])]
+    verdicts = [
+        check_energy_and_quality(number(r.get("energy_kwh")), number(r.get("q"))) for r in case.input.get("runs", [])
+    ]
     notes = [v.note for v in verdicts if v.note]
     facts: Facts = {
         "rejected": [index for index, v in enumerate(verdicts) if not v.accepted],
@@ -353,7 +388,9 @@ def _probability(case: Case) -> Facts:
 def _chance(case: Case) -> Facts:
     i = case.input
     runs = next((int(i[name]) for name in ("n", "runs", "repeats", "n_runs") if name in i), None)
-    found = chance(i["mean_kwh"], i["sd_kwh"], i["budget_kwh"], i["confidence"], sd_known=i.get("sd_known", True), n=runs)
+    found = chance(
+        i["mean_kwh"], i["sd_kwh"], i["budget_kwh"], i["confidence"], sd_known=i.get("sd_known", True), n=runs
+    )
     return {"p_within": found.p_within, "safe": found.safe, "budget_needed_kwh": found.budget_needed_kwh}
 
 
@@ -374,7 +411,11 @@ def _n_star_interval(case: Case) -> Facts:
 def _forecast(case: Case) -> Facts:
     points, total = [(s, e) for s, e in case.input["steps_kwh"]], case.input["total_steps"]
     found = forecast(points, total)
-    facts: Facts = {"status": found.status, "final_kwh": found.final, "naive_cumulative_kwh": naive_final(points, total)}
+    facts: Facts = {
+        "status": found.status,
+        "final_kwh": found.final,
+        "naive_cumulative_kwh": naive_final(points, total),
+    }
     if found.final is not None and "true_final_kwh" in case.input:
         facts["abs_error_max_rel"] = abs(found.final / case.input["true_final_kwh"] - 1.0)
     return facts
@@ -396,7 +437,9 @@ def _guard(case: Case) -> Facts:
 
 def _forecast_carbon(case: Case) -> Facts:
     i = case.input
-    total = forecast_carbon_kg(i["done"]["kgco2e"], i["remaining_kwh"], i["remaining_grid_g_per_kwh"], i.get("pue", 1.0))
+    total = forecast_carbon_kg(
+        i["done"]["kgco2e"], i["remaining_kwh"], i["remaining_grid_g_per_kwh"], i.get("pue", 1.0)
+    )
     left = emissions_kg([(i["remaining_kwh"], i["remaining_grid_g_per_kwh"])], i.get("pue", 1.0))
     return {"total_kgco2e": total, "remaining_kgco2e": left}
 
@@ -416,7 +459,11 @@ def _size(case: Case) -> Facts:
 
 def _evaluations(case: Case, sizes: list[float]) -> list[tuple[float, float]]:
     """Evaluation energy at the smallest and largest size given: the fixture's smallest and largest SFT student's."""
-    known = sorted((c["size_b"], c["eval"]) for c in case.fixture.values() if regime_of(c["method"]) == "sft" and c["eval"] is not None)
+    known = sorted(
+        (c["size_b"], c["eval"])
+        for c in case.fixture.values()
+        if regime_of(c["method"]) == "sft" and c["eval"] is not None
+    )
     return [(min(sizes), known[0][1]), (max(sizes), known[-1][1])]
 
 
@@ -425,12 +472,20 @@ def _size_n_star(case: Case) -> Facts:
     regime = regime_of(i["method"])
 
     def student(method: str | None) -> float:
-        known = [(c["size_b"], c["student"]) for c in case.fixture.values() if regime_of(c["method"]) == method and c["student"] is not None]
+        known = [
+            (c["size_b"], c["student"])
+            for c in case.fixture.values()
+            if regime_of(c["method"]) == method and c["student"] is not None
+        ]
         return straight_line(known, i["size_b"])
 
     found = reuse_break_even(i["teacher_kwh"], student("sft"), student(regime))
     published = reuse_range(regime or "", i["size_b"])
-    return {"n_star_linear": found.n_star, "paper_range": list(published) if published else None, "status": found.verdict}
+    return {
+        "n_star_linear": found.n_star,
+        "paper_range": list(published) if published else None,
+        "status": found.verdict,
+    }
 
 
 ANSWERS: dict[str, Callable[[Case], Facts]] = {

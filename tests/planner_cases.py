@@ -1,7 +1,7 @@
 """Answer a file of planner cases through the public functions and compare: `python tests/planner_cases.py FILE`.
 
-Prints `{id: actual}` as JSON, with the keys of each case's `expected`. Differences go to stderr; the exit code is 1 where
-there is one, 2 where the file cannot be read. docs/planning.md says which function answers which kind.
+Prints `{id: actual}` as JSON, with the keys of each case's `expected`. Differences go to stderr; the exit code is 1
+where there is one, 2 where the file cannot be read. docs/planning.md says which function answers which kind.
 """
 
 from __future__ import annotations

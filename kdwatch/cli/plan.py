@@ -58,10 +58,17 @@ _CHOICES = {
 }
 
 
+_MODELS = {
+    "student_model": "Student of the emitted recipe: a model directory or hub name.",
+    "teacher_model": "Teacher of the emitted recipe.",
+    "data": "Data of the emitted recipe: a file or hub:OWNER/NAME.",
+}
+
+
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, (values, text) in reversed(_CHOICES.items()):
         function = click.option(f"--{name.replace('_', '-')}", metavar="|".join(values), help=text)(function)
-    for name, text in reversed({**_QUANTITIES, **_NUMBERS, **_TEXTS}.items()):
+    for name, text in reversed({**_QUANTITIES, **_NUMBERS, **_TEXTS, **_MODELS}.items()):
         metavar = "NUMBER" if name in _NUMBERS else "AMOUNT" if name in _QUANTITIES else "TEXT"
         function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=text)(function)
     return function
@@ -98,13 +105,14 @@ def plan(first_sources: tuple[str, ...], more_sources: tuple[str, ...], predict:
     from planners.observations import DEFAULT, load
     from planners.recommend import plan as make_plan
 
+    models = {name.removesuffix("_model"): given.pop(name) for name in ("student_model", "teacher_model", "data")}
     request = request_of(given, predict)
     observations = load((*first_sources, *more_sources) or DEFAULT)
     result = make_plan(request, observations)
     if emit is not None:
-        from planners.emit import write_recipe
+        from planners.emit import Models, write_recipe
 
-        write_recipe(result, emit)
+        write_recipe(result, emit, Models(**models))
         click.echo(f"recipe written to {emit}; run it with: kdwatch run {emit}", err=True)
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=2, allow_nan=False))

@@ -86,7 +86,8 @@ def _money_and_carbon(result: PlanResult, p: Any) -> Iterator[str]:
     if parts:
         yield f"  cost       {', '.join(parts)} {clean(result.limits['currency'] or '', 10)}"
     if p.gpu_hours is not None:
-        yield f"  GPU-hours  {p.gpu_hours:.2f} ({p.gpu_hours / result.limits['gpus']:.2f} h on {result.limits['gpus']:g} GPU)"
+        gpus = result.limits["gpus"]
+        yield f"  GPU-hours  {p.gpu_hours:.2f} ({p.gpu_hours / gpus:.2f} h on {gpus:g} GPU)"
     if p.lifecycle_kwh is not None:
         yield f"  lifecycle  {_kwh(p.lifecycle_kwh)} with {result.serve_tokens:.3g} tokens served"
 
@@ -95,7 +96,8 @@ def _infeasible(result: PlanResult) -> Iterator[str]:
     yield "NOTHING FITS"
     if result.cheapest is not None:
         short = f"; {_kwh(result.shortfall_kwh)} short" if result.shortfall_kwh is not None else ""
-        yield f"  cheapest   {clean(result.cheapest['id'], 60)}  {_kwh(result.cheapest['per_student_kwh'])} per student{short}"
+        name, energy = clean(result.cheapest["id"], 60), _kwh(result.cheapest["per_student_kwh"])
+        yield f"  cheapest   {name}  {energy} per student{short}"
     for step in result.relaxations:
         if step["limit"] == "together":
             joint = ", ".join(f"{one['limit']} {one['from']:.4g} -> {one['to']:.4g}" for one in step["limits"])
@@ -112,7 +114,8 @@ def _beside(result: PlanResult) -> Iterator[str]:
     if result.runner_up is not None:
         second = result.runner_up
         yield from _wrapped(
-            f"RUNNER-UP    {second['id']}  {_kwh(second['per_student_kwh'])}, Q {_q(second['quality'])}: {second['why']}",
+            f"RUNNER-UP    {second['id']}  {_kwh(second['per_student_kwh'])}, "
+            f"Q {_q(second['quality'])}: {second['why']}",
             " " * 13,
         )
     if result.tie is not None:
@@ -153,7 +156,8 @@ def _n_star(entry: BreakEven) -> str:
     if entry.n_verdict != "finite":
         return str(entry.n_verdict)
     high = f"{entry.n_star_high:.1f}" if entry.n_star_high is not None else "no upper end: never cannot be excluded"
-    return f"N* = {entry.n_star:.2f} ({entry.n_star_low or 0:.1f} to {high}); strictly better from {entry.first_n_strictly_better}, {entry.basis}"
+    better = f"strictly better from {entry.first_n_strictly_better}"
+    return f"N* = {entry.n_star:.2f} ({entry.n_star_low or 0:.1f} to {high}); {better}, {entry.basis}"
 
 
 def chart_lines(result: PlanResult, width: int = WIDTH, height: int = 16) -> list[str]:
