@@ -51,6 +51,7 @@ class CounterTrack:
 
     __slots__ = (
         "_highs",
+        "_pinned",
         "_power",
         "_sparse_s",
         "flag",
@@ -83,6 +84,8 @@ class CounterTrack:
         self.suspect: tuple[float, float] | None = None
         self.ticks: list[Tick] = []
         self._highs: list[float] = []
+        self._pinned: dict[float, Reach] = {}
+        """What power said at ticks that are older than the power readings kept, by `high`."""
         self._sparse_s = math.inf
         """Longest time between readings since the last tick."""
 
@@ -181,7 +184,7 @@ class CounterTrack:
         power = self._power()
         if power.first_t is None:
             return Reach(0.0, t - last.t, 0.0)
-        now, then = power.reach(t), power.reach(last.t)
+        now, then = power.reach(t), self.power_at(last)
         return Reach(
             max(0.0, now.joules - then.joules), now.uncovered_s - then.uncovered_s, now.variance - then.variance
         )
@@ -197,6 +200,10 @@ class CounterTrack:
             )
         )
 
+    def power_at(self, tick: Tick) -> Reach:
+        """Integrated power up to a tick, also where its readings are gone."""
+        return self._pinned.get(tick.high) or self._power().reach(tick.t)
+
     def around(self, t: float) -> tuple[Tick | None, Tick | None]:
         """The last tick seen at or before `t` and the first seen after."""
         at = bisect_right(self._highs, t)
@@ -208,8 +215,11 @@ class CounterTrack:
         return self.ticks[max(0, at - count) : at][::-1], self.ticks[at : at + count]
 
     def prune(self, before: float) -> None:
-        """Forget ticks before a time, keeping a few."""
-        cut = min(bisect_right(self._highs, before), len(self._highs) - HELD_ENTRIES)
+        """Forget ticks before a time, keeping a few; power readings of before may go afterwards."""
+        old = bisect_right(self._highs, before)
+        cut = min(old, len(self._highs) - HELD_ENTRIES)
+        kept = self.ticks[max(0, cut) : old + 1]
+        self._pinned = {tick.high: self.power_at(tick) for tick in kept}
         if cut > 0:
             del self.ticks[:cut], self._highs[:cut]
 
@@ -221,6 +231,7 @@ class CounterTrack:
             "suspect": self.suspect,
             "ticks": [list(x) for x in self.ticks],
             "refresh_s": self.refresh_s,
+            "pinned": [[high, list(reach)] for high, reach in self._pinned.items()],
             "sparse_s": None if math.isinf(self._sparse_s) else self._sparse_s,
         }
 
@@ -231,4 +242,5 @@ class CounterTrack:
         self.ticks = [Tick(*map(float, x)) for x in state["ticks"]]
         self._highs = [x.high for x in self.ticks]
         self.refresh_s = float(state["refresh_s"])
+        self._pinned = {float(high): Reach(*map(float, reach)) for high, reach in state["pinned"]}
         self._sparse_s = math.inf if state["sparse_s"] is None else float(state["sparse_s"])

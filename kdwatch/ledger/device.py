@@ -16,7 +16,7 @@ from kdwatch.ledger.power import PowerTrack
 HORIZON_S = 1.0
 """An edge is settled once readings reach this far beyond it."""
 KEPT_S = 6.0
-"""Readings are kept for this long: an event may come that much later than the samples of its time."""
+"""Readings are kept for this long: the edges of `HORIZON_S` ago need what was before them."""
 LIMIT_FACTOR = 1.2
 """Power above this multiple of the enforced limit is no power (notes: first samples far above the board's limit)."""
 LARGEST_W = {"gpu": 3000.0, "cpu": 2000.0, "dram": 1000.0, "ram_estimated": 1000.0, "other": 20000.0}
@@ -150,6 +150,11 @@ class DeviceTrack:
         """A fault that the sensor itself reported."""
         self._flag(code, t)
 
+    @property
+    def known(self) -> bool:
+        """Whether any reading could be used."""
+        return self.counter.raw is not None or self._signal().first_t is not None
+
     def _signal(self) -> PowerTrack:
         """The power to trust: instantaneous, else averaged."""
         return self.power if self.power.first_t is not None else self.average
@@ -182,7 +187,7 @@ class DeviceTrack:
             self.boundary(boundary)
 
     def boundary(self, boundary: Boundary) -> None:
-        """A change of owner. Boundaries may come late, as long as readings of their time are kept."""
+        """A change of owner. Boundaries may come up to `HORIZON_S` late."""
         at = len(self.pending)
         while at and self.pending[at - 1].t > boundary.t:
             at -= 1
@@ -193,7 +198,7 @@ class DeviceTrack:
         while self.pending and self.pending[0].t + HORIZON_S <= self.last_t:
             self.open = self._close(self.open, self.pending.pop(0), self.accounts, self._flags)
             self._peak_to = max(self._peak_to, self.open.level.t)
-            self._flags = [f for f in self._flags if f[0] > self.open.level.t]
+            self._flags = [f for f in self._flags if f[0] >= self.open.level.t]
         self._due = self.pending[0].t + HORIZON_S if self.pending else math.inf
 
     def _close(
@@ -256,7 +261,7 @@ class DeviceTrack:
             if boundary.t > end:
                 break
             now = self._close(now, boundary, accounts, flags)
-            flags = [f for f in flags if f[0] > now.level.t]
+            flags = [f for f in flags if f[0] >= now.level.t]
         if now is not None and end > now.level.t:
             self._close(now, Boundary(end, None), accounts, flags)
         return accounts
@@ -289,7 +294,7 @@ class DeviceTrack:
             if peak is not None:
                 account = self.accounts.setdefault(self.open.owner, Account())
                 account.peak_w = peak if account.peak_w is None else max(account.peak_w, peak)
-        for track in (self.power, self.average, self.counter, self.correction):
+        for track in (self.counter, self.power, self.average, self.correction):
             if track is not None:
                 track.prune(before)
 

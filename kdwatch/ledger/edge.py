@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 from kdwatch.ledger.counter import STALE_S, CounterTrack, Tick
-from kdwatch.ledger.power import PowerTrack
+from kdwatch.ledger.power import PowerTrack, Reach
 
 NOISE_W = 1.0
 """Noise of a power reading, in watts, at least."""
@@ -48,7 +48,7 @@ def level_of_counter(counter: CounterTrack, power: PowerTrack, t: float) -> Leve
     if after is None or before is None:
         tick = before or after
         assert tick is not None
-        return _one_sided(power, tick, t, integrated)
+        return _one_sided(counter, power, tick, t, integrated)
     joules, variance = _merge(counter, power, t)
     share = (joules - before.joules) / (after.joules - before.joules) if after.joules > before.joules else 0.0
     return Level(
@@ -64,8 +64,9 @@ def level_of_counter(counter: CounterTrack, power: PowerTrack, t: float) -> Leve
 def _merge(counter: CounterTrack, power: PowerTrack, t: float) -> tuple[float, float]:
     """Inverse-variance mean of the best estimate from either side, kept between the nearest ticks."""
     earlier, later = counter.nearest(t)
-    forward, v_forward = min((_from_tick(power, tick, t) for tick in earlier), key=lambda e: e[1])
-    backward, v_backward = min((_from_tick(power, tick, t) for tick in later), key=lambda e: e[1])
+    here = power.reach(t)
+    forward, v_forward = min((_from_tick(counter, power, tick, t, here) for tick in earlier), key=_variance)
+    backward, v_backward = min((_from_tick(counter, power, tick, t, here) for tick in later), key=_variance)
     weight = v_backward / (v_forward + v_backward)
     joules = weight * forward + (1.0 - weight) * backward
     variance = v_forward * v_backward / (v_forward + v_backward)
@@ -74,9 +75,13 @@ def _merge(counter: CounterTrack, power: PowerTrack, t: float) -> tuple[float, f
     return min(max(joules, low), high), variance
 
 
-def _from_tick(power: PowerTrack, tick: Tick, t: float) -> tuple[float, float]:
-    """Energy at `t` led from a tick by power, and its variance."""
-    here, there = power.reach(t), power.reach(tick.t)
+def _variance(estimate: tuple[float, float]) -> float:
+    return estimate[1]
+
+
+def _from_tick(counter: CounterTrack, power: PowerTrack, tick: Tick, t: float, here: Reach) -> tuple[float, float]:
+    """Energy at `t` led from a tick by power, and its variance; `here` is the power's integral up to `t`."""
+    there = counter.power_at(tick)
     joules = tick.joules + here.joules - there.joules
     watts = power.watts_at(tick.t) or 0.0
     timing = (tick.high - tick.low) * max(watts, NOISE_W)
@@ -87,9 +92,9 @@ def _from_tick(power: PowerTrack, tick: Tick, t: float) -> tuple[float, float]:
     return joules, (timing * timing + age * age) / 12.0 + steps + noise * noise + 1e-9
 
 
-def _one_sided(power: PowerTrack, tick: Tick, t: float, integrated: float | None) -> Level:
-    joules, variance = _from_tick(power, tick, t)
-    here, there = power.reach(t), power.reach(tick.t)
+def _one_sided(counter: CounterTrack, power: PowerTrack, tick: Tick, t: float, integrated: float | None) -> Level:
+    here, there = power.reach(t), counter.power_at(tick)
+    joules, variance = _from_tick(counter, power, tick, t, here)
     uncovered = max(0.0, here.uncovered_s - there.uncovered_s)
     bridged = max(0.0, joules - tick.joules) if t - tick.high > STALE_S else 0.0
     if t >= tick.t:

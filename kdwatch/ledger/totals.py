@@ -59,7 +59,7 @@ def known_sum(values: Iterable[float | None]) -> float | None:
 def counted_devices(ledger: Ledger, accounts: Accounts) -> set[str]:
     """Keys whose energy enters totals: measured dram leaves estimated RAM out; a process-tree share stands
     beside the package, never in it."""
-    have = {key for key, of in accounts.items() if ledger.devices[key].first_t is not None}
+    have = {key for key, of in accounts.items() if ledger.devices[key].known}
     dram = any(ledger.devices[k].kind == "dram" for k in have)
     whole_cpu = any(
         ledger.devices[k].kind == "cpu" and ledger.devices[k].spec.get("scope") != "process_tree" for k in have
@@ -94,6 +94,8 @@ def coverage_of(account: Account) -> float | None:
 def flags_of(track: DeviceTrack, account: Account) -> tuple[str, ...]:
     """Faults of this device in this window."""
     flags = list(account.flags)
+    if track.source == "imported" and (track.spec.get("details") or {}).get("estimated"):
+        flags.append("estimated")
     if account.uncovered_s > 0.01 and account.uncovered_s > 1e-3 * account.time_s:
         flags.append("gap")
     if track.counter.raw is not None and account.bridged_j > 0.001 * account.joules:
@@ -127,7 +129,7 @@ def _device(ledger: Ledger, key: str, accounts: dict[str | None, Account], end: 
         whole.uncovered_s += account.uncovered_s
         for code in flags_of(track, account):
             whole.flag(code)
-    known = track.first_t is not None
+    known = track.known
     return DeviceTotals(
         key=key,
         id=str(track.spec.get("id") or key),
@@ -147,7 +149,7 @@ def _stage_device(ledger: Ledger, track: DeviceTrack, account: Account | None) -
     spec = track.spec
     identity, name = str(spec.get("id") or track.key), str(spec.get("name") or track.key)
     scope = str(spec.get("scope") or track.kind)
-    if account is None or track.first_t is None:
+    if account is None or not track.known:
         return StageDevice(
             track.key, identity, name, track.kind, energy_j=None, mean_w=None, peak_w=None,
             source=source_of(track, None), coverage=0.0 if account is not None else None, scope=scope,
@@ -246,7 +248,8 @@ def energy_groups(devices: Iterable[StageDevice]) -> dict[str, Any]:
             missing.append(group)
             continue
         groups[group] = (groups[group] or 0.0) + d.energy_j
-        (estimated if d.source == "estimated" else measured).append(d.energy_j)
+        modelled = d.source == "estimated" or "estimated" in d.flags  # an imported log may hold a model's energy
+        (estimated if modelled else measured).append(d.energy_j)
     known = [*measured, *estimated]
     if groups["other"] is None:  # a module-scope counter holds processor and memory as well
         missing += ["cpu"] if groups["cpu"] is None else []
@@ -291,7 +294,7 @@ def derived_warnings(ledger: Ledger, accounts: Accounts, stages: tuple[StageTota
                             "device": device.key,
                         }
                     )
-    estimated = sorted({t.kind for t in ledger.devices.values() if t.source == "estimated" and t.first_t is not None})
+    estimated = sorted({t.kind for t in ledger.devices.values() if t.source == "estimated" and t.known})
     if estimated:
         found.append({"code": "estimated", "text": f"{', '.join(estimated)}: energy from a model, not measured"})
     return found

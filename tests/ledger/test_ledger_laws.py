@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from ledger_inputs import gpu, manifest, model, package
 
 from kdwatch.ledger.core import Ledger
+from kdwatch.ledger.device import HORIZON_S
 from kdwatch.ledger.types import Totals
 
 DEVICES = [gpu("g0"), gpu("g1", source="integrated"), package("cpu0"), model("ram", "ram_estimated")]
@@ -108,25 +108,16 @@ def test_looking_changes_nothing(story: list[tuple[str, Any]]) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(runs(), st.floats(0, 3.0))
+@given(runs(), st.floats(0, 0.9 * HORIZON_S))
 def test_events_may_come_after_the_samples_of_their_time(story: list[tuple[str, Any]], late: float) -> None:
-    """A live reader sees samples before events (kdwatch.rundir.reader): up to a few seconds make no difference."""
-    story = [e for e in story if not (e[0] == "sample" and e[1][0] > 1e9)]
-    times = {id(e): (e[1]["t"] + late if e[0] == "event" else e[1][0]) for e in story}
-    delayed = sorted(story, key=lambda e: times[id(e)])
-    gaps = [b[1][0] - a[1][0] for a, b in pairwise(story) if a[0] == b[0] == "sample"]
-    if any(g > 2.0 for g in gaps) or any(e[0] == "event" and late > 0 and e[1]["t"] > 1e9 for e in story):
-        return
+    """A recorder learns of a stage's end a moment later than it was: up to the horizon makes no difference."""
+    arrivals = [(what["t"] + late, what["t"], kind, what) if kind == "event" else (what[0], what[0], kind, what)
+                for kind, what in story]  # fmt: skip
+    delayed = [(kind, what) for _, _, kind, what in sorted(arrivals, key=lambda a: a[:2])]
     on_time, after = tell(fresh(), story).totals(), tell(fresh(), delayed).totals()
-    assert (
-        after.total_j == pytest.approx(on_time.total_j, rel=1e-9, abs=1e-9, nan_ok=False) if on_time.total_j else True
-    )
     for a, b in zip(on_time.stages, after.stages, strict=True):
-        assert (
-            b.energy_j["total"] == pytest.approx(a.energy_j["total"], rel=1e-9, abs=1e-9)
-            if a.energy_j["total"]
-            else True
-        )
+        assert b.energy_j["total"] == pytest.approx(a.energy_j["total"], rel=1e-9, abs=1e-9)
+    assert after.total_j == pytest.approx(on_time.total_j, rel=1e-9, abs=1e-9)
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,0 +1,290 @@
+"""Faults of GPU energy readers that users of other tools reported. The number is that of the project's list."""
+
+from __future__ import annotations
+
+import pytest
+from board_simulation import AVERAGE_WINDOW_S, Board, Trace, polls
+from ledger_inputs import end, every, fill, gpu, manifest, part, stage, start
+
+from kdwatch.ledger.core import Ledger
+
+TENTH = 0.1
+
+
+def test_fault_30_averaged_and_instantaneous_power_are_not_the_same() -> None:
+    """100 -> 600 W at a stage's start, legacy field a mean of 1 s: within 2 % over 5 s, with and without a counter."""
+    import random
+
+    trace = Trace([(0.0, 100.0), (5.0, 100.0), (5.0, 600.0), (10.0, 600.0), (10.0, 100.0), (30.0, 100.0)])
+    for source in ("counter", "integrated"):
+        board = Board(trace, 0.1, random.Random(30))
+        spec = gpu("g0", source=source, average_window_s=AVERAGE_WINDOW_S)
+        ledger = fill(
+            Ledger(manifest([spec], ["s"])),
+            [start(5.0, "s"), end(10.0, "s")],
+            "g0",
+            polls([5.0, 10.0], 13.0, random.Random(3), board),
+            board.counter if source == "counter" else None,
+            board.instant,
+            board.average,
+        )
+        assert ledger.totals().stages[0].energy_j["gpu"] == pytest.approx(3000.0, rel=0.02)
+
+
+def test_averaged_power_alone_is_shifted_by_half_its_window() -> None:
+    """Only the legacy field: a step up at 5 s and down at 15 s; the total over both edges is right to 2 %."""
+    import random
+
+    trace = Trace([(0.0, 100.0), (5.0, 100.0), (5.0, 600.0), (15.0, 600.0), (15.0, 100.0), (40.0, 100.0)])
+    board = Board(trace, 0.1, random.Random(4))
+    ledger = fill(
+        Ledger(manifest([gpu("g0", source="integrated")], ["s"])),
+        [start(3.0, "s"), end(17.0, "s")],
+        "g0",
+        every(TENTH, 0.0, 20.0),
+        average=board.average,
+    )
+    assert ledger.totals().stages[0].energy_j["gpu"] == pytest.approx(6400.0, rel=0.005)
+    assert part(ledger.totals(), "s", "g0").source == "integrated"
+
+
+def test_fault_31_a_frozen_counter_falls_back_to_power() -> None:
+    """The counter stands for 5 s of 20 s at 300 W and then goes on from where it stood."""
+
+    def counter(t: float) -> float:
+        return 300.0 * (t if t < 8 else 8 if t < 13 else t - 5)
+
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(20.0, "s")], "g0", every(TENTH, 0.0, 20.0),
+        counter, lambda t: 300.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(6000.0, rel=0.01)
+    assert {"frozen", "bridged"} <= set(device.flags)
+    assert "counter_frozen" in {w["code"] for w in ledger.totals().warnings}
+
+
+def test_fault_31_a_counter_frozen_to_the_end_falls_back_to_power() -> None:
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(20.0, "s")], "g0", every(TENTH, 0.0, 21.5),
+        lambda t: 300.0 * min(t, 5.0), lambda t: 300.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(6000.0, rel=0.01)
+    assert "bridged" in device.flags and device.source == "integrated"
+
+
+def test_a_counter_that_catches_up_after_a_pause_is_believed() -> None:
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(20.0, "s")], "g0", every(TENTH, 0.0, 20.0),
+        lambda t: 300.0 * (t if not 8 <= t < 13 else 8), lambda t: 300.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(6000.0, rel=0.01) and "frozen" not in device.flags
+
+
+def test_fault_33_a_window_shorter_than_a_tick_has_an_energy_and_a_bound() -> None:
+    """60 ms at 500 W, a counter of 100 ms: 30 J, and the bound covers what is not known; no bare 0."""
+
+    def counter(t: float) -> float:
+        return 500.0 * (int(t / 0.1 + 1e-6) * 0.1)
+
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(5.02, "s"), end(5.08, "s")], "g0", every(TENTH, 0.0, 8.0),
+        counter, lambda t: 500.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(30.0, abs=5.0)
+    assert device.bound is not None and abs(device.energy_j - 30.0) <= device.bound.edge_j <= 60.0
+
+
+def test_fault_33_without_power_the_bound_is_one_tick_at_each_edge() -> None:
+    def counter(t: float) -> float:
+        return 500.0 * (int(t / 0.1 + 1e-6) * 0.1)
+
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(5.02, "s"), end(5.08, "s")], "g0", every(TENTH, 0.0, 8.0), counter
+    )
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j is not None and device.bound is not None
+    assert abs(device.energy_j - 30.0) <= device.bound.edge_j <= 100.0
+
+
+def reset_at_one(t: float) -> float:
+    return 5_000_000.0 + 300.0 * t if t < 1.0 else 300.0 * (t - 1.0)
+
+
+def test_fault_34_a_counter_reset_is_bridged_by_power() -> None:
+    """Driver reload at 1 s of 3 s: 900 J within 10 %, flagged (another tool gives -5 000 100 J)."""
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(3.0, "s")], "g0", every(TENTH, 0.0, 4.5),
+        reset_at_one, lambda t: 300.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(900.0, rel=0.02)
+    assert "reset" in device.flags
+    assert "counter_reset" in {w["code"] for w in ledger.totals().warnings}
+
+
+def test_fault_34_a_reset_without_power_is_a_gap_not_a_number() -> None:
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(3.0, "s")], "g0", every(TENTH, 0.0, 4.5), reset_at_one
+    )
+    device = part(ledger.totals(), "s", "g0")
+    assert 840.0 <= device.energy_j <= 900.0
+    assert {"reset", "gap"} <= set(device.flags) and device.coverage < 1.0
+    assert device.bound.gap_j >= 900.0 - device.energy_j
+
+
+def test_fault_41_power_above_the_boards_limit_is_discarded() -> None:
+    """First sample 25 kW on a 700 W board."""
+    ledger = fill(
+        Ledger(manifest([gpu(source="integrated")], ["s"])), [start(0.0, "s"), end(10.0, "s")], "g0",
+        every(TENTH, 0.0, 11.5), power=lambda t: 25000.0 if t == 0.0 else 250.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(2500.0, rel=0.01)
+    assert device.peak_w == 250.0 and "discarded" in device.flags
+
+
+def test_fault_41_a_counters_impossible_step_is_discarded() -> None:
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(10.0, "s")], "g0", every(TENTH, 0.0, 11.5),
+        lambda t: 250.0 * t + (9e6 if t == 4.0 else 0.0), lambda t: 250.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(2500.0, rel=0.01) and "discarded" in device.flags
+
+
+def test_fault_42_fast_polling_of_a_slow_sensor_changes_nothing() -> None:
+    """10 ms polls of a value that changes every 100 ms: within 1 % of 100 ms polls."""
+
+    def power(t: float) -> float:
+        return 200.0 + 300.0 * (int(t / 0.1 + 1e-6) % 3 == 0)
+
+    found, spec = [], gpu(source="integrated", average_window_s=0.0)
+    for period in (0.01, 0.1):
+        ledger = fill(
+            Ledger(manifest([spec], ["s"])), [start(1.0, "s"), end(31.0, "s")],
+            "g0", every(period, 0.0, 33.0), power=power,
+        )  # fmt: skip
+        found.append(part(ledger.totals(), "s", "g0").energy_j)
+    assert found[0] == pytest.approx(found[1], rel=0.01)
+
+
+def test_constant_power_without_changes_is_not_nothing() -> None:
+    """Fact 38: 10 s at 100 W, then 10 s at 400 W, each reported once a change by others: 5000 J, not 2500 J."""
+    ledger = fill(
+        Ledger(manifest([gpu(source="integrated")], ["s"])), [start(0.0, "s"), end(20.0, "s")], "g0",
+        every(TENTH, 0.0, 21.5), power=lambda t: 100.0 if t < 10 else 400.0,
+    )  # fmt: skip
+    assert part(ledger.totals(), "s", "g0").energy_j == pytest.approx(5000.0, rel=0.01)
+
+
+@pytest.mark.parametrize("missing", [0.0, None])
+def test_zero_watts_is_missing_not_zero(missing: float | None) -> None:
+    """Fact 8: 0 mW is a failed reading."""
+    ledger = fill(
+        Ledger(manifest([gpu(source="integrated")], ["s"])), [start(0.0, "s"), end(20.0, "s")], "g0",
+        every(TENTH, 0.0, 21.5), power=lambda t: missing if round(t * 10) % 3 == 0 else 300.0,
+    )  # fmt: skip
+    assert part(ledger.totals(), "s", "g0").energy_j == pytest.approx(6000.0, rel=0.01)
+
+
+def test_a_gap_is_not_bridged_in_silence() -> None:
+    """Fact 40: 60 s without a sample between 5 s and 65 s: the known 40 s count, coverage says so."""
+    times = [t for t in every(TENTH, 0.0, 101.5) if not 5.0 < t < 65.0]
+    ledger = fill(
+        Ledger(manifest([gpu(source="integrated")], ["s"])), [start(0.0, "s"), end(100.0, "s")], "g0", times,
+        power=lambda t: 500.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(500.0 * 40, rel=0.01)
+    assert device.coverage == pytest.approx(0.4, abs=0.01) and "gap" in device.flags
+    assert device.mean_w == pytest.approx(500.0, rel=0.01)
+    assert device.bound.gap_j >= 30000.0
+    assert "gap" in {w["code"] for w in ledger.totals().warnings}
+
+
+def test_a_dead_poller_is_not_extrapolated() -> None:
+    """Fact 40: 10 s of data in a stage of 100 s is 10 s of energy, within the 2 s that a value may hold."""
+    ledger = fill(
+        Ledger(manifest([gpu(source="integrated")], ["s"])), [start(0.0, "s"), end(100.0, "s")], "g0",
+        every(TENTH, 0.0, 10.0), power=lambda t: 700.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert 7000.0 <= device.energy_j <= 8500.0 and device.coverage < 0.13
+
+
+def test_the_counter_covers_a_gap() -> None:
+    times = [t for t in every(TENTH, 0.0, 101.5) if not 5.0 < t < 65.0]
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(100.0, "s")], "g0", times,
+        lambda t: 500.0 * t, lambda t: 500.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(50000.0, rel=0.002) and device.coverage == 1.0
+
+
+def test_a_lost_counter_is_bridged_and_flagged() -> None:
+    """The counter gives nothing from 5 s on (NVML: unknown error), power goes on."""
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(20.0, "s")], "g0", every(TENTH, 0.0, 21.5),
+        lambda t: 300.0 * t if t < 5 else None, lambda t: 300.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(6000.0, rel=0.01) and "bridged" in device.flags
+    assert device.source == "integrated"
+
+
+def test_one_lost_board_costs_no_other_a_sample() -> None:
+    ledger = Ledger(manifest([gpu("g0"), gpu("g1")], ["s"]))
+    ledger.event(start(0.0, "s"))
+    for t in every(TENTH, 0.0, 20.0):
+        ledger.sample(t, "g0", 300.0 * t, 300.0, None)
+        if t < 5:
+            ledger.sample(t, "g1", 300.0 * t, 300.0, None)
+    ledger.event({"t": 5.1, "type": "sensor", "device": "g1", "what": "lost", "text": "GPU is lost"})
+    ledger.event(end(20.0, "s"))
+    totals = ledger.totals()
+    assert part(totals, "s", "g0").energy_j == pytest.approx(6000.0, rel=0.01)
+    lost = part(totals, "s", "g1")
+    assert lost.coverage < 0.4 and {"lost", "gap"} <= set(lost.flags)
+    assert "sensor_lost" in {w["code"] for w in totals.warnings}
+
+
+def test_fault_46_a_die_that_reads_zero_is_not_counted_twice() -> None:
+    """Two dies of one card, the second reads 0 W: the card's energy is the first's, the second is unknown."""
+    ledger = Ledger(manifest([gpu("g0", source="integrated", scope="card"), gpu("g1", source="integrated")], ["s"]))
+    ledger.event(start(0.0, "s"))
+    for t in every(TENTH, 0.0, 11.5):
+        ledger.sample(t, "g0", None, 400.0, None)
+        ledger.sample(t, "g1", None, 0.0, None)
+    ledger.event(end(10.0, "s"))
+    totals = ledger.totals()
+    assert stage(totals, "s").energy_j["gpu"] == pytest.approx(4000.0, rel=0.01)
+    assert part(totals, "s", "g1").energy_j is None and "gpu" in stage(totals, "s").energy_j["missing"]
+    assert part(totals, "s", "g0").scope == "card"
+
+
+def test_fault_74_identical_boards_scale_linearly() -> None:
+    """4 x 300 W x 10 s = 12 000 J (another tool: 3000 J)."""
+    devices = [gpu(f"g{i}", source="integrated") for i in range(4)]
+    ledger = Ledger(manifest(devices, ["s"]))
+    ledger.event(start(0.0, "s"))
+    for t in every(TENTH, 0.0, 11.5):
+        for device in devices:
+            ledger.sample(t, device["key"], None, 300.0, None)
+    ledger.event(end(10.0, "s"))
+    assert stage(ledger.totals(), "s").energy_j["gpu"] == pytest.approx(12000.0, rel=1e-3)
+
+
+def test_counter_and_power_that_disagree_are_a_warning() -> None:
+    """A counter 20 % above its own power for 30 s."""
+    for factor, expected in ((1.2, True), (1.05, False)):
+        ledger = fill(
+            Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(30.0, "s")], "g0", every(TENTH, 0.0, 31.5),
+            lambda t, f=factor: f * 300.0 * t, lambda t: 300.0, lambda t: 300.0,
+        )  # fmt: skip
+        codes = {w["code"] for w in ledger.totals().warnings}
+        assert ("counter_mismatch" in codes) is expected
