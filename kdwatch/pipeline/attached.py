@@ -29,6 +29,7 @@ from kdwatch.pipeline.housekeeping import Recorder
 from kdwatch.pipeline.manifest import stage_entry
 from kdwatch.pipeline.progress_tail import checked
 from kdwatch.pipeline.windows import Windows
+from kdwatch.rundir import control
 
 log = logging.getLogger("kdwatch.recorder")
 
@@ -190,7 +191,8 @@ class AttachedRun:
     # -- requests of others
 
     def _tick(self) -> None:
-        for request in self.recorder.take_control():
+        for request in control.take(self.recorder.run):
+            self.recording.event("control", action=request["action"])
             if request.get("action") in ("stop", "stop_stage", "skip", "kill"):
                 self._stop(request["action"] == "kill" or bool(request.get("now")))
 

@@ -1,48 +1,90 @@
-"""The budget guard: says when a run has used its energy."""
+"""The budget guard: says when a run has used its energy, and when it will surely use more than it has."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal
 
-from kdwatch.ledger.core import Totals
+from kdwatch.ledger.types import StageTotals, Totals
+from kdwatch.ledger.units import format_energy
+from planners.forecast import Forecast, Prior, RunForecast, StageForecaster, forecast_run, guard
 
 NEAR = 0.9
-"""Share of the budget at which a warning comes."""
+"""Share of the budget from which on the guard warns."""
+FORECAST_S = 2.0
+"""Least time between two forecasts."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What the guard says now."""
 
-    over: bool = False
-    """The budget is used up."""
-    warning: str | None = None
-    """Something to tell once."""
-
-
-class Guard(Protocol):
-    """Decides from the run's totals; called several times a second while a stage runs."""
-
-    budget_j: float
-
-    def check(self, totals: Totals) -> Verdict:
-        """The verdict at the time of these totals."""
+    action: Literal["none", "warn", "stop"] = "none"
+    code: str = "budget"
+    text: str = ""
 
 
 class BudgetGuard:
-    """Compares measured energy with the budget."""
+    """Compares what was used, and what will have been used at the end, with the budget.
 
-    def __init__(self, budget_j: float) -> None:
+    Stages that have not begun count as nothing in the forecast, so that P(over budget) is never overstated:
+    an end that is already certain to be over is certain whatever they use.
+    """
+
+    def __init__(self, budget_j: float, stop: bool) -> None:
         self.budget_j = budget_j
+        self.stop = stop
+        """Whether the run ends over its budget; else the guard only warns."""
+        self._forecasters: dict[str, StageForecaster] = {}
+        self._forecast_due = 0.0
 
     def check(self, totals: Totals) -> Verdict:
-        """Over at 100 %; a warning from 90 % on. Unknown energy is never over."""
+        """The verdict at the time of these totals. Unknown energy is never over."""
         used = totals.total_j
         if used is None:
             return Verdict()
+        budget = format_energy(self.budget_j)
         if used >= self.budget_j:
-            return Verdict(over=True, warning=f"the budget is used up: {used:.4g} J of {self.budget_j:.4g} J")
+            text = f"the energy budget of {budget} is used up"
+            return Verdict("stop" if self.stop else "warn", "over_budget", text)
+        running = [s for s in totals.stages if s.status == "running"]
+        self._observe(running)
+        if totals.t >= self._forecast_due:
+            self._forecast_due = totals.t + FORECAST_S
+            verdict = self._foresee(totals, used, running)
+            if verdict.action != "none":
+                return verdict
         if used >= NEAR * self.budget_j:
-            return Verdict(warning=f"{NEAR:.0%} of the budget of {self.budget_j:.4g} J is used")
+            return Verdict("warn", "budget", f"{NEAR:.0%} of the energy budget of {budget} are used")
         return Verdict()
+
+    def _observe(self, running: Iterable[StageTotals]) -> None:
+        for stage in running:
+            joules = stage.energy_j.get("total")
+            if stage.step is not None and stage.total_steps and joules is not None:
+                forecaster = self._forecasters.setdefault(stage.name, StageForecaster())
+                forecaster.observe(stage.step, joules, stage.total_steps)
+
+    def forecast(self, totals: Totals) -> RunForecast:
+        """Where the run's energy will end, by its running stages' steps."""
+        running = [s for s in totals.stages if s.status == "running"]
+        return self._forecast(totals.total_j or 0.0, running, [s.name for s in totals.stages if s.status == "pending"])
+
+    def _forecast(self, used: float, running: list[StageTotals], pending: list[str]) -> RunForecast:
+        parts: dict[str, Forecast] = {
+            s.name: self._forecasters[s.name].forecast() for s in running if s.name in self._forecasters
+        }
+        known = {name: part for name, part in parts.items() if part.final is not None}
+        done = used - sum(part.used for part in known.values())
+        return forecast_run(max(0.0, done), known, {name: Prior(0.0, 0.0) for name in pending})
+
+    def _foresee(self, totals: Totals, used: float, running: list[StageTotals]) -> Verdict:
+        run = self._forecast(used, running, [])
+        if run.final is None or not any(s.name in self._forecasters for s in running):
+            return Verdict()
+        decision = guard(run, self.budget_j, stop=self.stop, mean_w=totals.power_w)
+        if decision.action == "none":
+            return Verdict()
+        text = f"{decision.text}: about {format_energy(run.final)} of {format_energy(self.budget_j)}"
+        return Verdict(decision.action, "budget_forecast", text)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
-from typing import Any
 
 from kdwatch.pipeline.hosts import ActiveRuns, low_disk
 from kdwatch.pipeline.loop import Loop
 from kdwatch.pipeline.progress_tail import ProgressTail
 from kdwatch.pipeline.recording import Recording
 from kdwatch.pipeline.sampling import Samplers
-from kdwatch.rundir import control
 from kdwatch.rundir.writer import RunWriter
 
 log = logging.getLogger("kdwatch.recorder")
@@ -133,11 +131,3 @@ class Recorder:
         text = low_disk(self.run)
         if text:
             self.recording.warn("low_disk", text.split(" (")[0] + ": free space or set KDWATCH_HOME")
-
-    def take_control(self) -> list[dict[str, Any]]:
-        """Requests from the same user, recorded."""
-        requests = control.take(self.run)
-        for request in requests:
-            known = {k: request.get(k) for k in ("action", "stage", "value") if request.get(k) is not None}
-            self.recording.event("control", **known)
-        return requests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 from collections.abc import Mapping
@@ -13,12 +14,13 @@ from kdwatch.ledger.core import Totals
 from kdwatch.pipeline import builtins, setup
 from kdwatch.pipeline.answers import answer
 from kdwatch.pipeline.artifacts import ArtifactStore
-from kdwatch.pipeline.guard import BudgetGuard, Guard
+from kdwatch.pipeline.guard import BudgetGuard
 from kdwatch.pipeline.housekeeping import Recorder
 from kdwatch.pipeline.manifest import stage_entry
 from kdwatch.pipeline.recipe_model import Recipe
 from kdwatch.pipeline.resolve import ResolvedStage, resolve
 from kdwatch.pipeline.stagerun import StageRun
+from kdwatch.rundir import control
 from kdwatch.rundir.errors import UsageProblem
 
 log = logging.getLogger("kdwatch.recorder")
@@ -39,7 +41,9 @@ class RecipeRun:
         self.env = env
         self.store = ArtifactStore()
         self.budget_j = recipe.budget
-        self.guard: Guard | None = self._make_guard()
+        self.guard = self._make_guard()
+        self._told: set[str] = set()
+        """Kinds of warning that the guard has given for this budget."""
         self.current: StageRun | None = None
         self.skipped: set[str] = set()
         self.without_output: set[str] = set()
@@ -50,8 +54,8 @@ class RecipeRun:
         self.end_reason: str | None = None
         self._control_due = 0.0
 
-    def _make_guard(self) -> Guard | None:
-        return None if self.budget_j is None else BudgetGuard(self.budget_j)
+    def _make_guard(self) -> BudgetGuard | None:
+        return None if self.budget_j is None else BudgetGuard(self.budget_j, self.recipe.stop_over_budget)
 
     # -- the run
 
@@ -118,7 +122,7 @@ class RecipeRun:
         now = self.recording.now()
         if now >= self._control_due:
             self._control_due = now + CONTROL_S
-            for request in self.recorder.take_control():
+            for request in control.take(self.recorder.run):
                 self._obey(request)
         if self.current:
             self.current.tick()
@@ -127,28 +131,26 @@ class RecipeRun:
             if totals is not None:
                 self._guard(self.guard, totals)
 
-    def _guard(self, guard: Guard, totals: Totals) -> None:
+    def _guard(self, guard: BudgetGuard, totals: Totals) -> None:
         verdict = guard.check(totals)
-        if verdict.warning:
-            code = "over_budget" if verdict.over else "budget"
-            if not verdict.over or not self._told_over:
-                self.recording.warn(code, verdict.warning)
-            self._told_over = self._told_over or verdict.over
-        if verdict.over and self.recipe.stop_over_budget and self.end_status is None:
-            self.stop("the energy budget is used up", EXIT_CODES["over_budget"], "over_budget")
-
-    _told_over = False
+        if verdict.action != "none" and verdict.code not in self._told:
+            self._told.add(verdict.code)
+            self.recording.warn(verdict.code, verdict.text)
+        if verdict.action == "stop" and self.end_status is None:
+            self.stop(verdict.text, EXIT_CODES["over_budget"], "over_budget")
 
     def _obey(self, request: Mapping[str, Any]) -> None:
         action, stage = request.get("action"), request.get("stage")
         now = bool(request.get("now"))
+        taken: dict[str, Any] = {"stage": stage} if isinstance(stage, str) else {}
+        if action == "extend_budget" and self._extend(request.get("value")):
+            taken |= {"value": self.budget_j, "budget_j": self.budget_j}
+        self.recording.event("control", action=action, **taken)
         if action == "stop":
             code = request.get("exit_code")
             self.stop("stopped on request", code if code in (130, 143) else EXIT_CODES["stopped"], now=now)
         elif action == "kill":
             self.stop("killed on request", EXIT_CODES["stopped"], now=True)
-        elif action == "extend_budget":
-            self._extend(request.get("value"))
         elif action == "skip":
             self._skip(stage, now)
         elif action == "stop_stage" and self.current and stage in (None, self.current.stage.name):
@@ -161,13 +163,16 @@ class RecipeRun:
         elif isinstance(stage, str):
             self.skipped.add(stage)
 
-    def _extend(self, value: Any) -> None:
-        """A new budget in joules; only upwards."""
-        ok = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        if ok and self.budget_j is not None and value > self.budget_j:
-            self.budget_j = float(value)
-            self.guard = self._make_guard()
-            self._told_over = False
+    def _extend(self, value: Any) -> bool:
+        """A new budget in joules; only upwards. Whether it was taken."""
+        ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not ok or self.budget_j is None or value <= self.budget_j:
+            return False
+        self.budget_j = float(value)
+        if self.guard:
+            self.guard.budget_j = self.budget_j
+        self._told.clear()
+        return True
 
 
 def record(spec: Mapping[str, Any]) -> int:

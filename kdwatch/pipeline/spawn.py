@@ -1,4 +1,4 @@
-"""Starting a recorder: a process in a session of its own that outlives this one. Light: a measured program imports it."""
+"""Starting a recorder: a process in a session of its own that outlives this one. Light, for measured programs."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("kdwatch.recorder")
 
 WAIT_S = 0.3
-PIDS_S = 1.0
 REFRESH_S = 30.0
 
 
@@ -40,7 +39,6 @@ class StageRun:
         self.lock: MakerLock | None = None
         self.staging: Path | None = None
         self._timeout_at: float | None = None
-        self._pids_due = 0.0
         self._refresh_due = 0.0
 
     # -- from outside
@@ -62,9 +60,6 @@ class StageRun:
             self.recording.warn("timeout", text, stage=self.stage.name)
             self.stop("timeout")
         self.process.tick()
-        if now >= self._pids_due:
-            self._pids_due = now + PIDS_S
-            self.recorder.samplers.own_processes([self.process.shim_pid])
         if self.lock and now >= self._refresh_due:
             self._refresh_due = now + REFRESH_S
             self.lock.refresh()
