@@ -72,3 +72,10 @@ class Objective:
             None if tail is None else move(tail),
             None if weights is None else move(weights),
         )
+
+    def validation_sum(self, model: Any, batch: Batch, *, own: bool) -> torch.Tensor:
+        """Loss sum on validation rows; cross-entropy where they are not the training data's own (`own`), since the cache
+        does not cover them."""
+        if own:
+            return self.loss_sum(model, batch)
+        return losses.cross_entropy_sum(response_logits(model, batch, self.vocabulary), batch.labels)

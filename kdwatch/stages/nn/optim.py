@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kdwatch.stages.nn.stochastic import Adafactor, StochasticAdamW
 from kdwatch.stages.settings import TrainSettings
 
 
@@ -32,14 +33,11 @@ def make_optimizer(settings: TrainSettings, model: torch.nn.Module) -> torch.opt
         {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0},
     ]
     groups = [g for g in groups if g["params"]]
+    if settings.optimizer == "adafactor":
+        return Adafactor(groups, lr=settings.learning_rate, seed=settings.seed)
     if settings.weights == "bfloat16":
-        from kdwatch.stages.nn.stochastic import StochasticAdafactor, StochasticAdamW
-
-        kind = StochasticAdamW if settings.optimizer == "adamw" else StochasticAdafactor
-        return kind(groups, lr=settings.learning_rate, seed=settings.seed)
-    if settings.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=settings.learning_rate)
-    return torch.optim.Adafactor(groups, lr=settings.learning_rate, eps=(None, 1e-30))
+        return StochasticAdamW(groups, lr=settings.learning_rate, seed=settings.seed)
+    return torch.optim.AdamW(groups, lr=settings.learning_rate)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -1,4 +1,4 @@
-"""AdamW and Adafactor for weights kept in bfloat16: computed in float32, one tensor at a time, rounded stochastically.
+"""Optimizers that step one tensor at a time in float32; weights kept in bfloat16 are rounded stochastically.
 
 With 8 bits of mantissa, 1 - 5e-5 rounds back to 1: plain bfloat16 training stands still at small rates. Rounding up or down
 with the right odds keeps the expected weight right, at half the memory of float32 weights.
@@ -47,11 +47,12 @@ class _Stochastic(torch.optim.Optimizer):
                 value = p.float()
                 change = self.update(value, p.grad.float(), state)
                 value = value * (1 - group["lr"] * group["weight_decay"]) - group["lr"] * change
-                p.copy_(round_to_bfloat16(value, generators[p.device]))
+                rounds = p.dtype == torch.bfloat16
+                p.copy_(round_to_bfloat16(value, generators[p.device]) if rounds else value)
 
 
 class StochasticAdamW(_Stochastic):
-    """Loshchilov and Hutter 2019, moments in bfloat16-sized memory only for the weights: moments stay float32."""
+    """Loshchilov and Hutter 2019; moments stay float32."""
 
     def update(self, p: torch.Tensor, grad: torch.Tensor, state: dict[str, Any]) -> torch.Tensor:
         """m / (1 - b1^t) over sqrt(v / (1 - b2^t)) + eps."""
@@ -63,7 +64,7 @@ class StochasticAdamW(_Stochastic):
         return (state["m"] / (1 - 0.9**t)) / ((state["v"] / (1 - 0.999**t)).sqrt() + 1e-8)
 
 
-class StochasticAdafactor(_Stochastic):
+class Adafactor(_Stochastic):
     """Shazeer and Stern 2018: factored second moment, update clipped to a root mean square of 1, fixed rate."""
 
     def update(self, p: torch.Tensor, grad: torch.Tensor, state: dict[str, Any]) -> torch.Tensor:

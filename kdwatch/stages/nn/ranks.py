@@ -1,0 +1,69 @@
+"""One process, or several started with torchrun: who does which rows, and how gradients meet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@dataclass
+class Ranks:
+    """This process among its peers; alone by default."""
+
+    rank: int = 0
+    world: int = 1
+
+    @classmethod
+    def join(cls, device: torch.device) -> Ranks:
+        """Meet the peers that torchrun's variables name; alone where there are none."""
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        if world == 1:
+            return cls()
+        torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        return cls(torch.distributed.get_rank(), world)
+
+    @property
+    def first(self) -> bool:
+        """True in the process that writes and reports."""
+        return self.rank == 0
+
+    def wrap(self, model: Any, device: torch.device) -> Any:
+        """The model as it is called: gradients are averaged over processes in its backward pass."""
+        if self.world == 1:
+            return model
+        from torch.nn.parallel import DistributedDataParallel
+
+        return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
+
+    @contextmanager
+    def hold_gradients(self, model: Any, *, last: bool) -> Iterator[None]:
+        """Exchange gradients only in an update's last pass."""
+        with model.no_sync() if self.world > 1 and not last else contextlib.nullcontext():
+            yield
+
+    def share(self, group: np.ndarray) -> np.ndarray:
+        """This process's rows of a group; every process gets at least one, the same row twice if need be with weight."""
+        return group if self.world == 1 else group[self.rank :: self.world]
+
+    def total(self, value: torch.Tensor) -> torch.Tensor:
+        """Sum over processes."""
+        if self.world > 1:
+            torch.distributed.all_reduce(value)
+        return value
+
+    def wait(self) -> None:
+        """Wait for the peers."""
+        if self.world > 1:
+            torch.distributed.barrier()
+
+    def leave(self) -> None:
+        """Say goodbye to the peers."""
+        if self.world > 1:
+            torch.distributed.destroy_process_group()
