@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,11 @@ def test_instant_and_average_are_kept_apart(gpus: Gpus, found: Find) -> None:
         (FakeBoard(fields=False, capability=80, legacy_is_instant=True), "counter", {"instant": "legacy"}),
         (FakeBoard(counter_s=0), "integrated", {"instant": "field", "average": "field"}),
         # Pascal: no counter, whatever the documentation said
-        (FakeBoard(counter_s=0, fields=False, capability=61, legacy_is_instant=True), "integrated", {"instant": "legacy"}),
+        (
+            FakeBoard(counter_s=0, fields=False, capability=61, legacy_is_instant=True),
+            "integrated",
+            {"instant": "legacy"},
+        ),
         # a virtual GPU of a new architecture without a counter
         (FakeBoard(counter_s=0, instant_s=0, capability=90), "integrated", {"average": "field"}),
         (FakeBoard(instant_s=0, average_s=0), "counter", {"counter": "field"}),
@@ -104,9 +109,7 @@ def test_a_module_counter_is_labelled_and_cpu_not_added(gpus: Gpus, found: Find)
     assert "not measured again" in discovery.sensors[-1].text
 
 
-def test_a_mig_board_is_reported_once_and_whole(
-    gpus: Gpus, found: Find, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mig_board_is_reported_once_and_whole(gpus: Gpus, found: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     slices = [("MIG-11111111-2222", 1, 0), ("MIG-33333333-4444", 2, 0)]
     fake = gpus(FakeBoard(migs=slices), FakeBoard())
     assert [d.key for d in nvml(found(fake)).devices] == ["g0", "g1"]
@@ -117,9 +120,7 @@ def test_a_mig_board_is_reported_once_and_whole(
     assert "whole board" in discovery.sensors[0].text
 
 
-def test_visible_devices_restrict_and_none_means_all(
-    gpus: Gpus, found: Find, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_visible_devices_restrict_and_none_means_all(gpus: Gpus, found: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = gpus(*(FakeBoard() for _ in range(4)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
     assert [d.key for d in nvml(found(fake)).devices] == ["g0", "g2"]
@@ -154,7 +155,7 @@ def test_an_edge_times_the_next_tick(gpus: Gpus, found: Find, period: float) -> 
     for key, phase in zip(("g0", "g1"), phases, strict=True):
         own = [r for r in readings if r.key == key]
         assert [r.t for r in own] == sorted(r.t for r in own)
-        before, after = next((a, b) for a, b in zip(own, own[1:], strict=False) if b.counter_j != a.counter_j)
+        before, after = next((a, b) for a, b in pairwise(own) if b.counter_j != a.counter_j)
         assert after.t - before.t < 0.002
         ticks = (after.t - phase) / period
         assert int(ticks) * period + phase == pytest.approx(after.t, abs=0.002)
@@ -184,7 +185,7 @@ def test_one_lost_board_costs_no_other_a_sample(gpus: Gpus, found: Find) -> None
         by_key = {r.key: r for r in meter.poll()}
         assert by_key["g1"].power_w == 200 and by_key["g1"].counter_j is not None
         gone = 1001.0 <= by_key["g0"].t < 1003.0
-        assert not gone or by_key["g0"].counter_j is None and by_key["g0"].power_w is None
+        assert not gone or (by_key["g0"].counter_j is None and by_key["g0"].power_w is None)
     assert by_key["g0"].counter_j == pytest.approx(1e6 + 300 * 5.0, abs=31), "the counter went on meanwhile"
     events = [(e.key, e.what) for e in meter.drain_events()]
     assert events == [("g0", "lost"), ("g0", "recovered")]
@@ -230,7 +231,7 @@ def test_a_slow_board_stalls_no_other(gpus: Gpus, found: Find) -> None:
             if reading.key == "g0" and reading.power_w is None:
                 late.append(reading)
         time.sleep(max(0.0, 0.1 - (time.monotonic() - began)))
-    gaps = [b - a for a, b in zip(times["g1"], times["g1"][1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(times["g1"])]
     assert max(gaps) < 0.75, "less than the one call"
     assert late and late[0].counter_j is not None and late[0].t >= slow_from + 1.4
     assert [e.what for e in meter.drain_events()] == ["discarded"]
@@ -265,8 +266,9 @@ def test_a_silent_board_keeps_its_number(nvml_library: Path, tmp_path: Path) -> 
     fake = FakeNvml(nvml_library, tmp_path, boards, virtual=False)
     code = (
         "from kdwatch.meters.nvml_boards import find; import time, os; "
-        "found = find('2', 'PCI_BUS_ID', time.monotonic, 1.5); print([s.device.id for s in found.sensors], found.notes); "
-        "found = find('1', 'PCI_BUS_ID', time.monotonic, 1.5); print(found.sensors, found.problem, flush=True); os._exit(0)"
+        "look = lambda value: find(value, 'PCI_BUS_ID', time.monotonic, 1.5); "
+        "found = look('2'); print([s.device.id for s in found.sensors], found.notes); "
+        "found = look('1'); print(found.sensors, found.problem, flush=True); os._exit(0)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -118,9 +118,10 @@ class Recorder:
             self.due += self.meter.period_s
         self.clock.set(max(self.clock(), end))
 
-    def edge(self, event: str, **fields: object) -> float:
-        """Something happens now; the burst begins a little later, as a thread takes to wake up."""
-        t = self.clock()
+    def edge(self, event: str, at: float | None = None, **fields: object) -> float:
+        """Something happens now (or happened at `at`, during an earlier burst); the burst begins a little later, as a
+        thread takes to wake up."""
+        t = self.clock() if at is None else at
         self.recording.event(event, t=t - self.recording._origin, **fields)
         self.clock.sleep(self.draw.uniform(0.0002, 0.002))
         self.recording.readings("nvml", self.meter.edge())

@@ -1,4 +1,4 @@
-"""A simulated powercap tree: zones with names, ranges and wraps, in the layouts that real machines and containers show."""
+"""A simulated powercap tree: zones with names, ranges and wraps, in the layouts that machines and containers show."""
 
 from __future__ import annotations
 

@@ -1,0 +1,241 @@
+"""The RAPL meter on simulated powercap trees."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sim_powercap import AMD_RANGE_UJ, INTEL_RANGE_UJ, Driver, PowercapTree, two_sockets
+
+from kdwatch.ledger.core import Ledger
+from kdwatch.meters.base import Reading
+from kdwatch.meters.rapl import RaplMeter
+from kdwatch.meters.rapl_open import Opened, open_rapl
+
+
+@pytest.fixture(autouse=True)
+def no_perf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's own perf events stay out of it."""
+    monkeypatch.setattr("kdwatch.meters.perf_energy.open_counters", lambda: [])
+
+
+def meter_of(tree: PowercapTree) -> RaplMeter:
+    return RaplMeter(open_rapl(tree.root).counters)
+
+
+def joules(readings: list[Reading] | tuple[Reading, ...]) -> dict[str, float | None]:
+    return {r.key: r.counter_j for r in readings}
+
+
+@pytest.mark.parametrize("layout", ["flat", "nested", "virtual"])
+def test_packages_and_memory_are_chosen_by_name(tmp_path: Path, layout: str) -> None:
+    opened = open_rapl(two_sockets(tmp_path, layout).root)
+    devices = [c.device for c in opened.counters]
+    assert [(d.key, d.id, d.kind, d.scope, d.source) for d in devices] == [
+        ("cpu0", "rapl:package-0", "cpu", "package", "counter"),
+        ("dram0", "rapl:package-0/dram", "dram", "dram", "counter"),
+        ("cpu1", "rapl:package-1", "cpu", "package", "counter"),
+        ("dram1", "rapl:package-1/dram", "dram", "dram", "counter"),
+    ]
+    assert [d.wrap_j for d in devices] == pytest.approx([262143.328850, 65712.999613] * 2)
+    assert (opened.status, opened.text, opened.fix) == ("ok", "2 CPU packages, 2 memory zones", None)
+
+
+def test_the_root_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KDWATCH_POWERCAP_ROOT", str(two_sockets(tmp_path).root))
+    assert len(open_rapl().counters) == 4
+
+
+def test_a_psys_that_comes_first_is_still_psys(tmp_path: Path) -> None:
+    tree = PowercapTree(tmp_path)
+    tree.add("intel-rapl:0", "psys")
+    tree.add("intel-rapl:1", "package-0")
+    assert [c.device.id for c in open_rapl(tree.root).counters] == ["rapl:package-0"]
+
+
+def test_readings_are_joules(tmp_path: Path) -> None:
+    tree = two_sockets(tmp_path)
+    meter = meter_of(tree)
+    before = joules(meter.poll())
+    tree.zones["intel-rapl:0"].add_j(12.5)
+    after = joules(meter.poll())
+    assert after["cpu0"] - before["cpu0"] == pytest.approx(12.5, abs=1e-6)
+    assert after["cpu1"] == before["cpu1"]
+    meter.close()
+
+
+def test_mirrors_that_move_are_taken_once(tmp_path: Path) -> None:
+    """First-generation EPYC: four dies, one counter. They move while the sensors are opened, as real ones do."""
+    tree = PowercapTree(tmp_path)
+    zones = [tree.add(f"intel-rapl:{n}", f"package-{n}", start_uj=5_000_000) for n in range(4)]
+    stop = threading.Event()
+
+    def move() -> None:
+        while not stop.is_set():
+            for zone in zones:
+                zone.add_j(0.001)
+            time.sleep(0.003)
+
+    thread = threading.Thread(target=move)
+    thread.start()
+    try:
+        opened = open_rapl(tree.root)
+    finally:
+        stop.set()
+        thread.join()
+    if len(opened.counters) > 1:  # the mover was caught between two zones: then the polls find out
+        meter = RaplMeter(opened.counters)
+        meter.poll()
+        for zone in zones:
+            zone.set_uj(9_000_000)
+        assert [r.key for r in meter.poll()] == ["cpu0"]
+    else:
+        assert [c.device.key for c in opened.counters] == ["cpu0"]
+        assert "package-3 repeats package-0: counted once" in opened.text
+
+
+def test_mirrors_that_stood_still_are_found_when_they_move(tmp_path: Path) -> None:
+    tree = PowercapTree(tmp_path)
+    zones = [tree.add(f"intel-rapl:{n}", f"package-{n}") for n in range(2)]
+    meter = meter_of(tree)
+    first = joules(meter.poll())
+    assert len(first) == 2
+    for zone in zones:
+        zone.add_j(100)
+    second = joules(meter.poll())
+    assert second == {"cpu0": pytest.approx(first["cpu0"] + 100)}, "never counted twice, not even once"
+    (event,) = meter.drain_events()
+    assert (event.key, event.what) == ("cpu1", "discarded") and "counted once" in event.text
+
+
+def test_sockets_that_merely_began_equal_stay_two(tmp_path: Path) -> None:
+    tree = PowercapTree(tmp_path)
+    a, b = (tree.add(f"intel-rapl:{n}", f"package-{n}") for n in range(2))
+    meter = meter_of(tree)
+    meter.poll()
+    a.add_j(100)
+    b.add_j(90)
+    assert set(joules(meter.poll())) == {"cpu0", "cpu1"}
+    a.add_j(10)
+    b.add_j(20)
+    assert set(joules(meter.poll())) == {"cpu0", "cpu1"}
+
+
+def test_one_failed_read_costs_one_reading(tmp_path: Path) -> None:
+    tree = two_sockets(tmp_path)
+    meter = meter_of(tree)
+    meter.poll()
+    meter.close()  # as a file that went away: it is opened again
+    tree.zones["intel-rapl:0"].path.rename(tmp_path / "away")
+    assert joules(meter.poll())["cpu0"] is None
+    assert joules(meter.poll())["cpu1"] is not None
+    (tmp_path / "away").rename(tree.zones["intel-rapl:0"].path)
+    tree.zones["intel-rapl:0"].add_j(400)
+    assert joules(meter.poll())["cpu0"] == pytest.approx(401)
+    assert [(e.key, e.what) for e in meter.drain_events()] == [
+        ("cpu0", "lost"),
+        ("dram0", "lost"),
+        ("cpu0", "recovered"),
+        ("dram0", "recovered"),
+    ]
+
+
+def ledger_of(opened: Opened) -> Ledger:
+    from dataclasses import asdict
+
+    devices = [asdict(c.device) | {"stream": "rapl", "period_s": 1.0} for c in opened.counters]
+    clock = {"monotonic_origin": 0.0, "wall_origin": 0.0, "boottime_origin": 0.0}
+    return Ledger({"devices": devices, "stages": [{"name": "work", "kind": "other"}], "clock": clock})
+
+
+class Walk:
+    """A stage on a tree whose time is counted in polls of 1 s."""
+
+    def __init__(self, tree: PowercapTree) -> None:
+        self.tree = tree
+        opened = open_rapl(tree.root)
+        self.now = 0.0
+        self.meter = RaplMeter(opened.counters, clock=lambda: self.now)
+        self.ledger = ledger_of(opened)
+        self.poll()
+        self.ledger.event({"type": "stage_started", "t": 0.0, "stage": "work", "kind": "other"})
+
+    def poll(self) -> None:
+        for r in self.meter.poll():
+            self.ledger.sample(r.t, r.key, r.counter_j, r.power_w, r.average_w)
+
+    def step(self, seconds: float = 1.0, **watts: float) -> None:
+        """Zones by their position, `z0=100` W for the first package …"""
+        for name, power in watts.items():
+            self.tree.zones[f"intel-rapl:{name[1:].replace('_', ':')}"].add_j(power * seconds)
+        self.now += seconds
+        self.poll()
+
+    def total(self) -> dict[str, float | None]:
+        self.ledger.event({"type": "stage_ended", "t": self.now, "stage": "work", "status": "completed"})
+        (stage,) = self.ledger.totals(self.now).stages
+        return {d.key: d.energy_j for d in stage.devices}
+
+
+def test_several_wraps_in_a_stage_are_right_to_the_joule(tmp_path: Path) -> None:
+    """A true 1 048 623 J is four wraps of the Intel range and 50 J: a reader of both ends alone says 50 J."""
+    tree = PowercapTree(tmp_path)
+    tree.add("intel-rapl:0", "package-0")
+    walk = Walk(tree)
+    for _ in range(4661):
+        walk.step(z0=1048623.0 / 4661)
+    assert walk.total()["cpu0"] == pytest.approx(1048623.0, abs=1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.floats(0, 900), st.floats(0, 900), st.floats(0.2, 30)), min_size=2, max_size=30),
+    starts=st.tuples(st.integers(0, AMD_RANGE_UJ - 1), st.integers(0, INTEL_RANGE_UJ - 1)),
+)
+def test_zones_unwrap_by_their_own_range(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[float, float, float]], starts: tuple[int, int]
+) -> None:
+    """Law: whatever the powers, pauses and starting points, each zone's total is what went in, to the joule."""
+    tree = PowercapTree(tmp_path_factory.mktemp("tree"))
+    tree.add("intel-rapl:0", "package-0", AMD_RANGE_UJ, starts[0])
+    tree.add("intel-rapl:1", "package-1", INTEL_RANGE_UJ, starts[1])
+    walk = Walk(tree)
+    true = [0.0, 0.0]
+    for a, b, seconds in steps:
+        walk.step(seconds, z0=a, z1=b)
+        true = [true[0] + a * seconds, true[1] + b * seconds]
+    total = walk.total()
+    assert total["cpu0"] == pytest.approx(true[0], abs=1.0)
+    assert total["cpu1"] == pytest.approx(true[1], abs=1.0)
+
+
+def test_in_real_time_a_driven_tree_gives_its_power(tmp_path: Path) -> None:
+    tree = PowercapTree(tmp_path)
+    zone = tree.add("intel-rapl:0", "package-0")
+    meter = meter_of(tree)
+    with Driver({zone: 200.0}):
+        time.sleep(0.05)
+        first = meter.poll()[0]
+        time.sleep(0.4)
+        second = meter.poll()[0]
+    watts = (second.counter_j - first.counter_j) / (second.t - first.t)
+    assert watts == pytest.approx(200, rel=0.25)
+
+
+def test_reading_leaves_no_open_file_behind(tmp_path: Path) -> None:
+    def open_files() -> int:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    before = open_files()
+    meter = meter_of(two_sockets(tmp_path))
+    for _ in range(20):
+        meter.poll()
+    assert open_files() == before + 4
+    meter.close()
+    meter.close()
+    assert open_files() == before
