@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import polars as pl
 
 from planners.schema import STAGE_COLUMNS
-
-ASSUMED_ENERGY_CV = 0.03
-"""Coefficient of variation of a run's energy where nothing was repeated."""
-ASSUMED_QUALITY_SD = 0.02
-"""Standard deviation of Q where nothing was repeated."""
+from planners.spread import variances, with_spread
 
 _KEY = [
     "id",
@@ -44,16 +37,6 @@ _MEANS = [
 ]
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Pooled spread over all repeated configurations; infinite degrees of freedom mean "assumed"."""
-
-    cv: float
-    cv_dof: float
-    quality_sd: float
-    quality_dof: float
-
-
 def source_kind() -> pl.Expr:
     """`paper` for the study's rows, `own` for all others: the two are never averaged."""
     return pl.when(pl.col("source") == "paper").then(pl.lit("paper")).otherwise(pl.lit("own")).alias("source_kind")
@@ -62,8 +45,7 @@ def source_kind() -> pl.Expr:
 def candidates(table: pl.DataFrame) -> pl.DataFrame:
     """One row a configuration: means of its runs, `n` runs, and `total_sd_kwh`, `sd_dof`, `quality_sd`, `quality_dof`.
 
-    The energy's spread is pooled over configurations on a relative scale, Q's on an absolute one; without any
-    repeat both are assumed (`sd_dof` infinite). Ids that would name two things get a suffix.
+    `planners.spread` says where the spread comes from. Ids that would name two things get a suffix.
     """
     keyed = table.with_columns(
         source_kind(),
@@ -71,11 +53,8 @@ def candidates(table: pl.DataFrame) -> pl.DataFrame:
     )
     grouped = keyed.group_by(_KEY, maintain_order=True).agg(
         *[pl.col(name).mean() for name in _MEANS],
-        (pl.col("total_kwh").var() / pl.col("total_kwh").mean() ** 2).alias("_rel_var"),
-        pl.col("quality").var().alias("_q_var"),
-        pl.col("quality").count().alias("_q_n"),
+        *variances(),
         pl.col("repeats").sum().alias("n"),
-        pl.len().alias("_rows"),
         pl.col("total_sd_kwh").mean(),
         pl.col("quality_sd").mean(),
         pl.col("basis").first(),
@@ -83,36 +62,8 @@ def candidates(table: pl.DataFrame) -> pl.DataFrame:
         pl.col("run_dir").last(),
         pl.col("source").unique(maintain_order=True).str.join(", "),
     )
-    return _with_spread(_unique_ids(grouped), pooled_spread(grouped))
-
-
-def pooled_spread(grouped: pl.DataFrame) -> Spread:
-    """Spread pooled over configurations, weighted by degrees of freedom."""
-    cv, dof = _pool(grouped, pl.col("_rel_var"), pl.col("_rows") - 1, pl.col("total_sd_kwh") / pl.col("total_kwh"))
-    sd, q_dof = _pool(grouped, pl.col("_q_var"), pl.col("_q_n") - 1, pl.col("quality_sd"))
-    return Spread(cv or ASSUMED_ENERGY_CV, dof if cv else math.inf, sd or ASSUMED_QUALITY_SD, q_dof if sd else math.inf)
-
-
-def _pool(grouped: pl.DataFrame, variance: pl.Expr, dof: pl.Expr, stated_sd: pl.Expr) -> tuple[float | None, float]:
-    """Square root of the mean of variances weighted by degrees of freedom; rows that state their own sd count too."""
-    table = grouped.select(
-        pl.when(stated_sd.is_not_null()).then(stated_sd**2).otherwise(variance).alias("v"),
-        pl.when(stated_sd.is_not_null()).then(pl.col("n") - 1).otherwise(dof).cast(pl.Float64).alias("k"),
-    ).filter((pl.col("k") > 0) & pl.col("v").is_finite())
-    weight, squares = float(table["k"].sum()), float((table["v"] * table["k"]).sum())
-    return (math.sqrt(squares / weight), weight) if weight else (None, math.inf)
-
-
-def _with_spread(grouped: pl.DataFrame, spread: Spread) -> pl.DataFrame:
-    return grouped.with_columns(
-        (pl.col("total_kwh") * spread.cv).alias("total_sd_kwh"),
-        pl.lit(spread.cv_dof).alias("sd_dof"),
-        pl.lit(spread.quality_sd).alias("quality_sd"),
-        pl.lit(spread.quality_dof).alias("quality_dof"),
-        pl.lit(None, dtype=pl.Float64).alias("student_sd_kwh"),
-        pl.lit(None, dtype=pl.Float64).alias("student_dof"),
-        pl.lit(None, dtype=pl.Float64).alias("modelled_student_kwh"),
-    ).drop("_rel_var", "_q_var", "_q_n", "_rows")
+    unknown = pl.lit(None, dtype=pl.Float64)
+    return with_spread(_unique_ids(grouped)).with_columns(unknown.alias("modelled_student_kwh"))
 
 
 def _unique_ids(grouped: pl.DataFrame) -> pl.DataFrame:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from planners.candidates import ASSUMED_ENERGY_CV
 from planners.linear import Degenerate, Fit, fit
+from planners.spread import ASSUMED_ENERGY_CV
 from planners.stats import t_quantile, two_sided
 from planners.variance import lack_of_fit, noise_at
 
@@ -28,6 +28,10 @@ PER_E_FOLD = 0.10
 """Further relative sd for every factor e beyond the measured sizes."""
 FARTHEST = 3.0
 """Factor beyond the measured sizes (or tokens) at which the model declines to answer."""
+
+
+WIDEST = 0.6
+"""Relative half-width at 90 % beyond which a line that does not fit is no answer."""
 
 
 class Declined(Exception):
@@ -96,7 +100,12 @@ class StageModel:
             cv, dof = max(cv, self.lack_sd), float(self.lack_dof)
         wrong = self.discrepancy + PER_E_FOLD * beyond
         se = math.hypot(cv * math.sqrt(leverage), wrong * mean)
-        return Prediction(mean, se, math.hypot(se, cv * mean), dof, self._basis(params_b, beyond))
+        found = Prediction(mean, se, math.hypot(se, cv * mean), dof, self._basis(params_b, beyond))
+        half = two_sided(0.9, dof) * found.run_sd / mean
+        if self.lack_sd is not None and half > WIDEST:
+            why = f"the measured sizes do not lie on a line; an honest 90 % interval would be ±{half:.0%}"
+            raise Declined(f"{params_b:g}B: {why}; measure one run near it")
+        return found
 
     def _features(self, params_b: float, tokens: float | None) -> list[float]:
         if not self.by_tokens:

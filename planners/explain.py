@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from planners import limits
-from planners.candidates import ASSUMED_ENERGY_CV, ASSUMED_QUALITY_SD
 from planners.frontier import EPSILON, Point, dominated_by
 from planners.notes import Note
 from planners.ranking import energy_column
@@ -17,6 +16,7 @@ from planners.request import PlanRequest
 from planners.result import Reason
 from planners.rules import Context
 from planners.scoring import USED, limit_values
+from planners.spread import ASSUMED_ENERGY_CV, ASSUMED_QUALITY_SD
 
 Row = dict[str, Any]
 NOISE = 0.02

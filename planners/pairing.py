@@ -109,11 +109,19 @@ def _weaker(a: str, b: str) -> str:
 
 def reuse_interval_of(row: Row, base: Row, teacher_kwh: float, level: float) -> ReuseInterval:
     """Fieller's interval from the standard errors of the three means."""
-    teacher_sd = teacher_kwh * _relative_se(row)
+    saving = (student_of(base) or 0.0) - row["student_kwh"]
     (own, own_dof), (other, other_dof) = _student_error(row), _student_error(base)
-    dof = satterthwaite([(own**2, own_dof), (other**2, other_dof)])
-    saving = ((student_of(base) or 0.0) - row["student_kwh"], math.hypot(own, other))
-    return fieller((teacher_kwh, teacher_sd), saving, two_sided(level, dof))
+    teacher_sd, teacher_dof = _teacher_error(row, teacher_kwh)
+    n = teacher_kwh / saving if saving > 0 else 1.0
+    dof = satterthwaite([((n * own) ** 2, own_dof), ((n * other) ** 2, other_dof), (teacher_sd**2, teacher_dof)])
+    return fieller((teacher_kwh, teacher_sd), (saving, math.hypot(own, other)), two_sided(level, dof))
+
+
+def _teacher_error(row: Row, teacher_kwh: float) -> tuple[float, float]:
+    """Standard error of the teacher's energy, and its degrees of freedom."""
+    if row["teacher_sd_kwh"] is not None:
+        return row["teacher_sd_kwh"], row["teacher_dof"]
+    return teacher_kwh * _relative_se(row), row["sd_dof"]
 
 
 def _relative_se(row: Row) -> float:

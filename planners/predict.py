@@ -14,6 +14,7 @@ from planners.flops import training_prior_kwh
 from planners.notes import Note
 from planners.qualitymodel import predict_quality
 from planners.schema import candidate_id
+from planners.spread import ASSUMED_ENERGY_CV
 from planners.teachermodel import plus
 
 Row = dict[str, Any]
@@ -83,10 +84,7 @@ def predict_candidate(mine: Sequence[Row], group: Sequence[Row], size: float, to
     fixed = _fixed(mine)
     evaluation = _evaluation(group, size)
     student = _student(mine, size, tokens, fixed["hardware"])
-    teacher = Prediction(
-        fixed["teacher_kwh"], 0.03 * fixed["teacher_kwh"], 0.03 * fixed["teacher_kwh"], math.inf, "measured"
-    )
-    before = Prediction(fixed["preprocess_kwh"], 0.0, 0.03 * fixed["preprocess_kwh"], math.inf, "measured")
+    teacher, before = (mean_of_runs(_known(mine, name)) for name in ("teacher_kwh", "preprocess_kwh"))
     total = plus([before, teacher, student, evaluation])
     quality = _quality(mine, size)
     return fixed | {
@@ -95,6 +93,8 @@ def predict_candidate(mine: Sequence[Row], group: Sequence[Row], size: float, to
         "student_kwh": student.mean,
         "student_sd_kwh": student.se,
         "student_dof": student.dof,
+        "teacher_sd_kwh": teacher.se,
+        "teacher_dof": teacher.dof,
         "eval_kwh": evaluation.mean,
         "total_kwh": total.mean + (fixed["prerun_kwh"] or 0.0),
         "total_sd_kwh": _as_one_run(total.run_sd, total.dof),
@@ -109,6 +109,22 @@ def predict_candidate(mine: Sequence[Row], group: Sequence[Row], size: float, to
     }
 
 
+def mean_of_runs(energies: Sequence[float]) -> Prediction:
+    """A stage that does not depend on the student: the mean of its runs; one run has the assumed spread."""
+    count, mean = len(energies), sum(energies) / len(energies)
+    if count == 1 or not mean:
+        sd = ASSUMED_ENERGY_CV * mean
+        return Prediction(mean, sd, sd, math.inf, "measured")
+    sd = math.sqrt(sum((e - mean) ** 2 for e in energies) / (count - 1))
+    if max(energies) == min(energies):
+        return Prediction(mean, ASSUMED_ENERGY_CV * mean, ASSUMED_ENERGY_CV * mean, math.inf, "measured")
+    return Prediction(mean, sd / math.sqrt(count), sd * math.sqrt(1 + 1 / count), count - 1.0, "measured")
+
+
+def _known(rows: Sequence[Row], name: str) -> list[float]:
+    return [row[name] for row in rows if row[name] is not None]
+
+
 def _as_one_run(run_sd: float, dof: float) -> float:
     """The sd whose interval for a next run, sqrt(1 + 1/n) at n = 1, is the prediction's."""
     return run_sd if math.isinf(dof) else run_sd / math.sqrt(2.0)
@@ -119,7 +135,7 @@ def _fixed(mine: Sequence[Row]) -> Row:
     first = mine[0]
     found: Row = {name: first[name] for name in ("regime", "hardware", "scope", "source_kind", "teacher_params_b")}
     for name in ("preprocess_kwh", "teacher_kwh", "prerun_kwh"):
-        known = [row[name] for row in mine if row[name] is not None]
+        known = _known(mine, name)
         found[name] = sum(known) / len(known) if known else None
     if found["preprocess_kwh"] is None or found["teacher_kwh"] is None:
         raise Declined("preprocessing or teacher energy of this method is unknown")

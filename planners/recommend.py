@@ -47,6 +47,12 @@ def plan(request: PlanRequest, observations: Observations) -> PlanResult:
     )
 
 
+def scored(request: PlanRequest, observations: Observations) -> pl.DataFrame:
+    """All candidates of all scopes with what each uses under the request; the table behind a plan."""
+    table, _ = prepare(request.checked(), observations)
+    return with_lifecycle(score(table, request, grids(request)), request.serve_tokens, request.serve_batch)
+
+
 def prepare(request: PlanRequest, observations: Observations) -> tuple[pl.DataFrame, list[Note]]:
     """Candidates, with predictions and what-ifs where they are asked for."""
     table = candidates(observations.table)

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from planners.candidates import ASSUMED_ENERGY_CV
 from planners.costmodel import Declined, Prediction
 from planners.linear import Degenerate, Fit, fit
 from planners.serving import decode_j_per_token
+from planners.spread import ASSUMED_ENERGY_CV
 
 SCALED_LAW_SD = 0.15
 """Relative sd of the decode law after it was scaled to a measured point: its worst left-out model was off by 16 %."""
