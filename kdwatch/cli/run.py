@@ -60,8 +60,7 @@ def _follow(path: Path, plain: bool) -> int:
     if common.wants_screen(plain):
         what = common.show(path, screen=True)
         if what == "left":
-            common.note(f"the run goes on: kdwatch watch {path.name} returns to it, kdwatch stop {path.name} ends it")
-            return 0
+            return 0  # the screen has said that the run goes on
         return common.exit_code(path)
     common.note(f"run {path.name}")
     what = common.follow(path, on_interrupt=lambda: _ask_to_stop(path))

@@ -361,5 +361,7 @@ def run_app(
     code = app.run()
     frame = app.frame
     if frame is not None and frame.live and not app.replaying and app.signal != signal.SIGHUP:
-        sys.stderr.write(f"The run goes on (process {frame.run.recorder_pid}): kdwatch watch {frame.run.run_id}\n")
+        name = frame.run.run_id
+        text = f"the run goes on (process {frame.run.recorder_pid}): kdwatch watch {name} returns to it, "
+        sys.stderr.write(f"{text}kdwatch stop {name} ends it\n")
     return code or 0

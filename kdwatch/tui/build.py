@@ -158,7 +158,8 @@ def _label(device: Mapping[str, Any]) -> str:
     if kind == "gpu":
         return f"GPU {index} {name}" if isinstance(index, int) else f"GPU {name}"
     words = {"cpu": "CPU", "dram": "DRAM", "ram_estimated": "RAM"}
-    return f"{words.get(kind, 'other')} {name}".rstrip()
+    word = words.get(kind, "other")
+    return word if name == word else f"{word} {name}".rstrip()
 
 
 def forecast(stages: Sequence[StageRow], total_j: float | None) -> Forecast | None:
