@@ -264,14 +264,26 @@ def _progress(piece: Piece) -> Iterator[tuple[float, str, dict[str, Any]]]:
 def _readings(timeline: Timeline, devices: list[RunDevice]) -> Iterator[Reading]:
     """All readings in order of run time; a device's joules go on from stage to stage."""
     numbers = {id(d.device): number for number, d in enumerate(devices)}
+    end = max(piece.end for piece in timeline.pieces)
     per_device: list[Iterator[Reading]] = []
     for found in devices:
         pieces = [piece for piece in timeline.pieces if any(d is found.device for d in piece.devices)]
-        per_device.append(_of_device(found.device, numbers[id(found.device)], pieces))
+        per_device.append(_of_device(found.device, numbers[id(found.device)], pieces, end))
     return heapq.merge(*per_device, key=lambda reading: reading[0])
 
 
-def _of_device(device: LoggedDevice, number: int, pieces: list[Piece]) -> Iterator[Reading]:
+def _of_device(device: LoggedDevice, number: int, pieces: list[Piece], end: float) -> Iterator[Reading]:
+    """A device's readings from the run's start to its end: outside its stages the counter stands still."""
+    last: Reading = (0.0, number, None, 0.0)
+    if pieces and pieces[0].start > 0:
+        yield last
+    for last in _inside_stages(device, number, pieces):
+        yield last
+    if last[0] < end:
+        yield round(end, 6), number, None, last[3]
+
+
+def _inside_stages(device: LoggedDevice, number: int, pieces: list[Piece]) -> Iterator[Reading]:
     joules = 0.0
     for piece in pieces:
         if device.series is not None and device.stats and device.stats.energy_j is not None:
