@@ -15,6 +15,7 @@ from kdwatch.ledger.stages import StageBook
 from kdwatch.ledger.totals import build_totals
 from kdwatch.ledger.types import Totals
 from kdwatch.ledger.warnings import Warnings
+from kdwatch.rundir.shape import mapping, shaped
 
 STATE = 1
 """Number of the state's format; a state of another number is not continued."""
@@ -24,12 +25,11 @@ class Ledger:
     """Accounts of one run. `manifest` needs `devices`, `stages` and `clock` (docs/run-directory.md)."""
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
-        self.manifest = manifest
+        self.manifest = manifest = shaped(manifest)
         imported = bool(manifest.get("imported"))
-        specs = [d for d in manifest.get("devices") or [] if isinstance(d, Mapping) and d.get("key")]
-        self.devices: dict[str, DeviceTrack] = {str(d["key"]): DeviceTrack(d, imported) for d in specs}
-        self.book = StageBook(manifest.get("stages") or [])
-        self.warnings = Warnings(manifest.get("clock") or {})
+        self.devices: dict[str, DeviceTrack] = {d["key"]: DeviceTrack(d, imported) for d in manifest["devices"]}
+        self.book = StageBook(manifest["stages"])
+        self.warnings = Warnings(mapping(manifest.get("clock")))
         self.status = "imported" if imported else "running"
         self.exit_code: int | None = None
         self.quality: dict[str, Any] | None = None
@@ -38,9 +38,8 @@ class Ledger:
         self.budget_j: float | None = number(manifest.get("budget_j"))
         self.last_t = 0.0
         self.ended_t: float | None = None
-        for entry in manifest.get("warnings") or []:
-            if isinstance(entry, Mapping):
-                self.warnings.add(str(entry.get("code")), str(entry.get("text")))
+        for entry in manifest.get("warnings", []):
+            self.warnings.add(str(entry.get("code")), str(entry.get("text")))
 
     # -- input
 
@@ -82,7 +81,7 @@ class Ledger:
         if self.status != "imported":
             self.status = status
         code = event.get("exit_code")
-        self.exit_code = code if isinstance(code, int) else None
+        self.exit_code = code if isinstance(code, int) and not isinstance(code, bool) else None
         if self.book.interrupt(t, status):
             self._owners_changed(t)
 
@@ -93,21 +92,22 @@ class Ledger:
 
     def _quality(self, event: Mapping[str, Any], t: float) -> None:
         known = dict(self.quality["benchmarks"]) if self.quality else {}
-        for name, scores in (event.get("benchmarks") or {}).items():
+        for name, scores in mapping(event.get("benchmarks")).items():
             if isinstance(scores, Mapping):
                 known[str(name)] = {who: number(scores.get(who)) for who in ("student", "teacher")}
         q = number(event.get("q"))
         self.quality = {"q": q if q is not None or not self.quality else self.quality["q"], "benchmarks": known}
 
     def _reuse(self, event: Mapping[str, Any], t: float) -> None:
+        count = event.get("reuse_count")
         self.teacher_reuse = {
-            "artifact": event.get("artifact"),
-            "reuse_count": event.get("reuse_count"),
+            "artifact": str(event.get("artifact")),
+            "reuse_count": count if isinstance(count, int) and not isinstance(count, bool) else None,
             "teacher_j": number(event.get("teacher_j")),
         }
 
     def _baseline(self, event: Mapping[str, Any], t: float) -> None:
-        for key, watts in (event.get("idle_w") or {}).items():
+        for key, watts in mapping(event.get("idle_w")).items():
             if (idle := number(watts)) is not None and idle >= 0.0:
                 self.idle_w[str(key)] = idle
 
@@ -123,17 +123,17 @@ class Ledger:
         self.warnings.add(
             str(event.get("code") or "other"),
             str(event.get("text") or ""),
-            stage=event.get("stage"),
-            device=event.get("device"),
+            stage=text_or_none(event.get("stage")),
+            device=text_or_none(event.get("device")),
         )
 
     def _clock(self, event: Mapping[str, Any], t: float) -> None:
         self.warnings.clock(event, t)
 
     def _control(self, event: Mapping[str, Any], t: float) -> None:
-        budget = number(event.get("budget_j"))
-        if event.get("action") == "extend_budget" and budget is not None:
-            self.budget_j = budget
+        value = number(event.get("value"))
+        if event.get("action") == "extend_budget" and value is not None and value > (self.budget_j or 0.0):
+            self.budget_j = value
 
     # -- output
 
@@ -185,6 +185,11 @@ _ACTIONS = {
     "run_started": Ledger._clock,
     "control": Ledger._control,
 }
+
+
+def text_or_none(value: Any) -> str | None:
+    """The value if it is text."""
+    return value if isinstance(value, str) else None
 
 
 def number(value: Any) -> float | None:

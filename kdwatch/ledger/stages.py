@@ -61,6 +61,14 @@ class Stage:
         return any(_names(entry, device) for entry in self.gpus)
 
 
+def _origin(source: Mapping[str, Any]) -> dict[str, Any]:
+    """`reused_from` in its shape: texts, and a known energy or null."""
+    energy = source.get("energy_j")
+    known = isinstance(energy, int | float) and not isinstance(energy, bool) and abs(energy) < 1e300
+    texts = {k: source[k] if isinstance(source.get(k), str) else None for k in ("run", "artifact")}
+    return {**source, **texts, "energy_j": energy if known else None}
+
+
 def _names(entry: Any, device: Mapping[str, Any]) -> bool:
     if isinstance(entry, int) and not isinstance(entry, bool):
         return device.get("index") == entry
@@ -98,7 +106,7 @@ class StageBook:
         name = event.get("stage")
         if not isinstance(name, str) or not name:
             return False
-        act = _ACTIONS.get(event["type"])
+        act = _ACTIONS.get(str(event.get("type")))
         return act(self, name, event, t) if act else False
 
     def _started(self, name: str, event: Mapping[str, Any], t: float) -> bool:
@@ -136,7 +144,7 @@ class StageBook:
         stage = self._stage(name, event)
         source = event.get("reused_from")
         stage.status = "reused"
-        stage.reused_from = dict(source) if isinstance(source, Mapping) else {}
+        stage.reused_from = _origin(source) if isinstance(source, Mapping) else {}
         return self._close(stage, t)
 
     def _phase(self, name: str, event: Mapping[str, Any], t: float) -> bool:
@@ -158,7 +166,9 @@ class StageBook:
         return False
 
     def _artifact(self, name: str, event: Mapping[str, Any], t: float) -> bool:
-        made = {k: event.get(k) for k in ("artifact", "kind", "energy_j")}
+        energy = event.get("energy_j")
+        known = isinstance(energy, int | float) and not isinstance(energy, bool)
+        made = {k: str(event.get(k)) for k in ("artifact", "kind")} | {"energy_j": energy if known else None}
         self._stage(name, {}).artifacts.append(made)
         return False
 

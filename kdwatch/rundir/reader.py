@@ -16,6 +16,7 @@ from kdwatch.rundir.parse import Sample, parse_event, parse_rows, read_lines
 from kdwatch.rundir.paths import MANIFEST
 from kdwatch.rundir.process import is_alive, is_here
 from kdwatch.rundir.rollup import Bucket
+from kdwatch.rundir.shape import shaped
 from kdwatch.rundir.tail import EventTail, StreamTail
 from kdwatch.rundir.text import clean
 
@@ -197,7 +198,7 @@ def load_manifest(path: Path) -> dict[str, Any]:
         raise NewerSchema(
             f"{shown}: written in schema {schema}, this kdwatch reads schema {layout.SCHEMA}: install a newer kdwatch"
         )
-    return data
+    return shaped(data)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
