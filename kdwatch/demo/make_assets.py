@@ -42,9 +42,9 @@ class Shape:
     tasks: tuple[str, ...]
 
 
-TEACHER = Shape("teacher", 128, 5, 4, 352, 2400, 128, 2e-3, 11, tuple(MAKERS))
+TEACHER = Shape("teacher", 128, 5, 4, 352, 3000, 128, 2e-3, 11, ("count", *MAKERS))
 BASES = (
-    Shape("base_xs", 32, 2, 2, 96, 3000, 64, 4e-3, 21, STUDENT_TASKS),
+    Shape("base_xs", 32, 2, 2, 96, 1400, 64, 4e-3, 21, STUDENT_TASKS),
     Shape("base_s", 64, 2, 4, 192, 1100, 128, 4e-3, 22, STUDENT_TASKS),
 )
 
