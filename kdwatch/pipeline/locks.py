@@ -12,7 +12,9 @@ from typing import Any
 from kdwatch.rundir.process import identity, is_alive, is_here
 
 STALE_S = 300.0
-"""Without a sign of life for this long, a lock of another host (or one that never named its owner) is stale."""
+"""Without a sign of life for this long, a lock of another host is stale."""
+NAMELESS_S = 5.0
+"""A lock whose owner died before it named itself is stale after this long."""
 
 
 class MakerLock:
@@ -27,10 +29,10 @@ class MakerLock:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._make():
             return True
-        if self._is_stale():
-            self._break()
-            return self._make()
-        return False
+        owner = self.owner()
+        if owner is not None and is_here(owner) and is_alive(owner):
+            return False
+        return self._take_over()
 
     def _make(self) -> bool:
         try:
@@ -49,28 +51,46 @@ class MakerLock:
         except (OSError, ValueError):
             return None
 
-    def _is_stale(self) -> bool:
+    def _take_over(self) -> bool:
+        """Replace a stale lock. A second directory lets only one process at a time judge and replace: else one that
+        judged early would take the lock of another that has just taken over."""
+        judging = self.path.with_name(f"{self.path.name}.judging")
+        try:
+            judging.mkdir(mode=0o700)
+        except FileExistsError:
+            self._forget_judge(judging)
+            return False
+        try:
+            # the file server's clock, not ours: hosts' clocks differ
+            if self._is_stale(judging.stat().st_mtime):
+                aside = self.path.with_name(f"{self.path.name}.stale.{os.getpid()}.{time.monotonic_ns()}")
+                self.path.rename(aside)
+                shutil.rmtree(aside, ignore_errors=True)
+            return self._make()
+        except FileNotFoundError:
+            return self._make()
+        finally:
+            try:
+                judging.rmdir()
+            except OSError:
+                pass
+
+    @staticmethod
+    def _forget_judge(judging: Path) -> None:
+        """Judging takes milliseconds; one that is minutes old died over it."""
+        try:
+            if time.time() - judging.stat().st_mtime > STALE_S:
+                judging.rmdir()
+        except OSError:
+            pass
+
+    def _is_stale(self, now: float) -> bool:
         owner = self.owner()
         if owner is not None and is_here(owner):
             return not is_alive(owner)
-        limit = STALE_S if owner is not None else 5.0
-        try:
-            return time.time() - self._last_sign() > limit
-        except OSError:
-            return False
-
-    def _last_sign(self) -> float:
         sign = self.path / "owner.json"
-        return (sign if sign.exists() else self.path).stat().st_mtime
-
-    def _break(self) -> None:
-        """Move a stale lock aside: of several that try, one succeeds."""
-        aside = self.path.with_name(f"{self.path.name}.stale.{os.getpid()}.{time.monotonic_ns()}")
-        try:
-            self.path.rename(aside)
-        except OSError:
-            return
-        shutil.rmtree(aside, ignore_errors=True)
+        age = now - (sign if sign.exists() else self.path).stat().st_mtime
+        return age > (STALE_S if owner is not None else NAMELESS_S)
 
     def refresh(self) -> None:
         """Show that the owner lives."""

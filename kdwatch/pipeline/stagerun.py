@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("kdwatch.recorder")
 
 WAIT_S = 0.3
+EDGE_S = 0.3
+"""How long the store waits for the readings after a stage's end, so that an artifact's energy is whole."""
 REFRESH_S = 30.0
 
 
@@ -237,6 +239,7 @@ class StageRun:
         """Put the output into the store."""
         stage = self.stage
         assert stage.artifact and stage.builtin and stage.builtin.makes
+        self.recorder.samplers.edge(wait_s=EDGE_S)
         energy_j = self._energy_j()
         meta: dict[str, Any] = {
             "id": stage.artifact,
