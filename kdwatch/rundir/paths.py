@@ -82,7 +82,7 @@ def _by_id(text: str, path: Path) -> Path:
     if matches:
         names = ", ".join(clean(run.name, 60) for run in matches[:4]) + (", ..." if len(matches) > 4 else "")
         raise RunNotFound(f"{len(matches)} runs begin with '{shown}' ({names}): give more of the id")
-    if path.exists():
+    if text and path.exists():
         return _checked(path)
     raise RunNotFound(f"no run '{shown}' in {runs_dir()}: see `kdwatch ls`, or give a path")
 

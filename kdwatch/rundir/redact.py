@@ -31,7 +31,7 @@ _QUERY = re.compile(r"([?&;])([\w.%-]+)=([^&#;\s'\"]*)")
 _HEADER = re.compile(r"(?i)\b(authorization|proxy-authorization|x-api-key)(\s*[:=]\s*)(?:(bearer|basic|token)\s+)?\S+")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 _ASSIGNMENT = re.compile(
-    r"(?P<name>[\w.-]*[A-Za-z][\w.-]*)(?P<sep>\s*=\s*|:\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&'\"]+)"
+    r"(?P<name>[\w.-]*[A-Za-z][\w.-]*)(?P<sep>[\"']?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&'\"]+)"
 )
 _FLAG_AND_VALUE = re.compile(r"(?P<flag>--?[A-Za-z][\w-]*)(?P<sep>\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s-][^\s]*)")
 
@@ -39,7 +39,7 @@ _FLAG_AND_VALUE = re.compile(r"(?P<flag>--?[A-Za-z][\w-]*)(?P<sep>\s+)(?P<value>
 def is_secret_name(name: str) -> bool:
     """Whether a variable, flag or key of this name usually holds a credential."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return bool(_SECRET_NAME.search(spaced)) and not _COUNTED_TOKENS.search(spaced)
+    return bool(_SECRET_NAME.search(spaced) or "passw" in spaced.lower()) and not _COUNTED_TOKENS.search(spaced)
 
 
 def mask_url(text: str) -> str:
