@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM
 
 from kdwatch.stages.data.tokenizer import FILES, TextTokenizer, model_directory
 from kdwatch.stages.problem import StageProblem
@@ -21,8 +22,6 @@ def load_model(
 
     Raises StageProblem where it is missing, torn, or needs code that the recipe does not allow.
     """
-    from transformers import AutoModelForCausalLM
-
     folder = model_directory(name, settings.revision, weights=True)
     if not (folder / "config.json").is_file():
         raise StageProblem(f"model: {folder} has no config.json: check the path in the recipe")
