@@ -16,7 +16,8 @@ def compare_lines(found: Mapping[str, Any]) -> Iterator[str]:
     runs = found["runs"]
     for number, run in enumerate(runs, 1):
         quality = "" if run["quality"] is None else f", Q {run['quality']:.3f}"
-XX
+        about = f"{clean(run['name'] or '', 40)}, {clean(run['status'], 20)}{quality}"
+        yield f"[{number}] {clean(run['run_id'], 60)}  {about}"
     yield f"compared: {', '.join(found['components']) or 'nothing'}"
     yield ""
     head = "".join(f"{f'[{number}]':>{COLUMN}}" for number in range(1, len(runs) + 1))

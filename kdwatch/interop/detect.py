@@ -19,6 +19,8 @@ CARBONTRACKER = re.compile(
 )
 SACCT = re.compile(r"\b(ConsumedEnergyRaw|ConsumedEnergy|AllocTRES|TRESUsageInTot)\b")
 
+TRAINER_KEYS = re.compile(r'"(current_steps|step|loss|epoch|num_input_tokens_seen)"')
+
 HEADERS: tuple[tuple[str, set[str]], ...] = (
     ("codecarbon-emissions-csv", {"project_name", "duration", "emissions", "energy_consumed"}),
     ("zeus-monitor-csv", {"start_time", "window_name", "elapsed_time"}),
@@ -45,26 +47,16 @@ def _json_format(head: str) -> str | None:
         return None
     if text.startswith("["):
         return None if re.match(r"\[\s*(\{|\d)", text) is None else "unknown-json"
-    first, _, rest = text.partition("\n")
-    if first.rstrip().endswith("}") and (not rest.strip() or rest.lstrip().startswith("{")):
-        if _document(first, "stage_id", "gpu_energy_joules"):
-            return "harness-stage-json"
-        return (
-            "trainer-log-jsonl"
-            if re.search(r'"(current_steps|step|loss|epoch|num_input_tokens_seen)"', first)
-            else "unknown-json"
-        )
-    if _document(head, "log_history"):
+    if _document(head, "log_history") or _document(head, "global_step", "best_metric"):
         return "trainer-state-json"
     if _document(head, "experiment_id", "stages") or _document(head, "experiment_name", "stages"):
         return "harness-summary-json"
-    if _document(head, "stage_id"):
+    if _document(head, "stage_id", "gpu_energy_joules") or _document(head, "stage_id", "duration_seconds"):
         return "harness-stage-json"
     if _document(head, "nodes", "metadata"):
         return "perun-json"
-    if '"global_step"' in head and '"best_metric"' in head:
-        return "trainer-state-json"
-    return "unknown-json"
+    first = text.partition("\n")[0].rstrip()
+    return "trainer-log-jsonl" if first.endswith("}") and TRAINER_KEYS.search(first) else "unknown-json"
 
 
 def _table_header(head: str, wanted: set[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
@@ -171,6 +171,37 @@ class RowReader:
             self.counts.torn = True
         self.counts.rows += 1
         return []
+
+
+SHAPE = re.compile(r"^[+-]?\d*(?:\.(\d*))?\s*(\D*)$")
+
+
+def without_torn(
+    rows: Iterable[list[str]], cut_off: Callable[[], bool], on_torn: Callable[[str], None]
+) -> Iterator[list[str]]:
+    """All rows but a last one whose last number was cut: the file ends without a line end (`cut_off`), and that
+    cell has other decimals or another unit than all before."""
+    shapes: set[tuple[int, str]] = set()
+    held: list[str] | None = None
+    count = 0
+    for row in rows:
+        if held is not None:
+            if len(shapes) < 2:
+                shapes.add(_shape(held[-1]))
+            count += 1
+            yield held
+        held = row
+    if held is None:
+        return
+    if count >= 2 and len(shapes) == 1 and cut_off() and _shape(held[-1]) not in shapes:
+        on_torn(held[-1])
+        return
+    yield held
+
+
+def _shape(cell: str) -> tuple[int, str]:
+    match = SHAPE.match(cell)
+    return (len(match[1] or ""), match[2]) if match else (-1, "")
 
 
 def join_cells(cells: list[str], width: int, joins: Sequence[int]) -> list[str] | None:

@@ -13,7 +13,7 @@ from kdwatch.interop.formats.power_plan import PowerPlan, columns_without_header
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.series import PowerSeries
 from kdwatch.interop.source import TextSource
-from kdwatch.interop.table import BUFFER, RowReader, Table, decimal_joins, find_table, split
+from kdwatch.interop.table import BUFFER, RowReader, Table, decimal_joins, find_table, split, without_torn
 from kdwatch.interop.times import NotATime
 from kdwatch.interop.values import SENTINELS, WATTS, NotANumber, parse_number
 
@@ -162,7 +162,13 @@ def _read(source: TextSource, options: ImportOptions, table: Table, log: Importe
     by_name(plan, log, buffered)
     log.format = _format(columns, buffered, plan)
     power = PowerTable(plan, options.interval_s)
-    power.take(chain(buffered, reader.rows(table.lines)))
+    power.take(
+        without_torn(
+            chain(buffered, reader.rows(table.lines)),
+            lambda: not source.ends_with_newline,
+            lambda cell: log.note("torn_value", f"the last line ends in {cell[:20]!r}, cut in the middle: left out"),
+        )
+    )
     log.rows = reader.counts.rows
     _fill(log, power, options)
     check_power_log(log, power, reader.counts, source, options)
