@@ -26,10 +26,12 @@ def start_run(
     name: str | None = None,
     run_dir: Path | None = None,
     env: Mapping[str, str] | None = None,
+    sweep: Mapping[str, Any] | None = None,
 ) -> Path:
     """Start a recorder for a recipe; returns the run directory once its manifest is written.
 
-    `name` replaces the recipe's; `env` is added to this process's environment for recorder and stages.
+    `name` replaces the recipe's; `env` is added to this process's environment for recorder and stages; `sweep` goes
+    into the manifest as it is: which point of which sweep this run is.
     Raises UsageProblem where the recipe's files or the home cannot be used.
     """
     if name is not None:
@@ -41,6 +43,7 @@ def start_run(
         "recipe": recipe_spec(recipe),
         "recipe_path": str(recipe._path) if recipe._path else None,
         "run_dir": str(run_dir) if run_dir else None,
+        "sweep": dict(sweep) if sweep else None,
     }
     process = spawn(spec, env)
     try:

@@ -14,7 +14,7 @@ from kdwatch.pipeline.recipe_yaml import Location, PlacedYaml, parse_yaml, read_
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.text import clean
 
-__all__ = ["Recipe", "StageRecipe", "load_recipe", "parse_recipe"]
+__all__ = ["Recipe", "StageRecipe", "checked", "load_recipe", "parse_recipe"]
 
 
 def load_recipe(path: Path | str) -> Recipe:
@@ -22,17 +22,20 @@ def load_recipe(path: Path | str) -> Recipe:
 
     Raises UsageProblem: `FILE:LINE: KEY: what; what to do`.
     """
-    return _checked(read_yaml(Path(path)))
+    return checked(read_yaml(Path(path)))
 
 
 def parse_recipe(text: str, path: Path | str = "recipe.yaml") -> Recipe:
     """Check a recipe that is text; `path` gives relative paths their base and messages their name."""
-    return _checked(parse_yaml(text, Path(path)))
+    return checked(parse_yaml(text, Path(path)))
 
 
-def _checked(placed: PlacedYaml) -> Recipe:
+def checked(placed: PlacedYaml) -> Recipe:
+    """The recipe of a document. Raises UsageProblem."""
     if not isinstance(placed.data, dict):
         raise placed.problem((), "a recipe is a mapping with the keys name, regime, stages, ...")
+    if placed.data.get("sweep") and not placed.data.get("stages"):
+        raise placed.problem(("sweep",), f"is a grid of runs: use `kdwatch sweep {placed.path}`")
     try:
         recipe = Recipe.model_validate(placed.data)
     except ValidationError as error:

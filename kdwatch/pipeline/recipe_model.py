@@ -157,8 +157,8 @@ class Recipe(BaseModel):
     """Working directory of all stages; relative to the recipe's file."""
     idle_baseline: Seconds | None = None
     """Seconds of idle power to measure before the first stage."""
-    sweep: dict[str, Any] | None = None
-    """Grid of settings for `kdwatch sweep`; `kdwatch run` refuses a recipe that has one."""
+    sweep: dict[str, Any] | list[Any] | None = None
+    """Grid of settings for `kdwatch sweep` (`kdwatch.pipeline.sweep`); `kdwatch run` refuses a recipe that has one."""
     stages: list[StageRecipe] = Field(min_length=1)
 
     _path: Path | None = PrivateAttr(default=None)

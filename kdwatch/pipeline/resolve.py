@@ -72,7 +72,7 @@ def _resolve_stage(
     inputs = {name: made[source] for name, source in stage.inputs.items()}
     identity = None
     if builtin.makes:
-        files = _hash_paths(stage, builtin, settings, workdir, memory)
+        files = hash_paths(stage, builtin, settings, workdir, memory)
         matter = {k: v for k, v in settings.items() if k not in builtin.ignored and k not in files}
         ids = {name: id for name, (_, id) in inputs.items()}
         identity = artifact_id(stage.uses, matter, ids, files, builtin.code_version)
@@ -82,7 +82,7 @@ def _resolve_stage(
     )
 
 
-def _hash_paths(
+def hash_paths(
     stage: StageRecipe, builtin: builtins.Builtin, settings: dict[str, Any], workdir: Path, memory: HashMemory
 ) -> dict[str, str]:
     """Content hashes of the settings that name something on this disk; hub names stay what they are."""

@@ -22,6 +22,7 @@ from kdwatch.pipeline.resolve import ResolvedStage, resolve
 from kdwatch.pipeline.stagerun import StageRun
 from kdwatch.rundir import control
 from kdwatch.rundir.errors import UsageProblem
+from kdwatch.rundir.redact import mask_mapping
 
 log = logging.getLogger("kdwatch.recorder")
 
@@ -190,12 +191,14 @@ def record(spec: Mapping[str, Any]) -> int:
         )
         for s in recipe.stages
     ]
-    accounting = {
+    accounting: dict[str, Any] = {
         "budget_j": recipe.budget,
         "pue": recipe.pue,
         "region": recipe.region,
         "intensity_g_per_kwh": recipe.intensity,
     }
+    if spec.get("sweep"):
+        accounting["sweep"] = mask_mapping(spec["sweep"])
     env = {**os.environ, **recipe.env, **{k: v for s in recipe.stages for k, v in s.env.items()}}
     recorder = setup.open_run(
         spec,
