@@ -61,7 +61,8 @@ def fieller(teacher: tuple[float, float], saving: tuple[float, float], factor: f
     """Fieller's set for teacher / saving, each a (mean, standard deviation) in kWh, independent.
 
     The set holds every N with (teacher - N·saving)² <= factor²·(Var teacher + N²·Var saving); a difference that is
-    small beside its own error makes it unbounded (E. C. Fieller, J. R. Stat. Soc. B 16, 1954). Only N >= 0 counts.
+    small beside its own error makes it unbounded (E. C. Fieller, J. R. Stat. Soc. B 16, 1954). Only N >= 0 counts, and
+    of a set in two parts the hull.
     """
     t, t_sd = teacher
     d, d_sd = saving
@@ -69,15 +70,14 @@ def fieller(teacher: tuple[float, float], saving: tuple[float, float], factor: f
     a = d * d - (factor * d_sd) ** 2
     c = t * t - (factor * t_sd) ** 2
     discriminant = (t * d) ** 2 - a * c
+    root = math.sqrt(max(0.0, discriminant))
     if a > 0:
-        if d < 0:
+        if t * d + root < 0:
             return ReuseInterval(None, None, False, p_never)
-        root = math.sqrt(max(0.0, discriminant))
         return ReuseInterval(max(0.0, (t * d - root) / a), (t * d + root) / a, True, p_never)
-    if discriminant < 0 or a == 0:
+    if a == 0 or discriminant < 0 or c <= 0:
         return ReuseInterval(0.0, None, False, p_never)
-    positive = [r for r in ((t * d + s * math.sqrt(discriminant)) / a for s in (1, -1)) if r > 0]
-    return ReuseInterval(min(positive, default=0.0), None, False, p_never)
+    return ReuseInterval((t * d - root) / a, None, False, p_never)
 
 
 def reuse_interval(

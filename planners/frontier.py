@@ -35,7 +35,7 @@ def frontier_table(
     """
     finite = pl.col(energy).is_finite() & pl.col(quality).is_finite()
     clean = table.filter(finite) if _may_lack(table, energy) or _may_lack(table, quality) else table
-    survivors = _pass(clean.sort(energy), quality)
+    survivors = _first_pass(clean.sort(energy), energy, quality)
     keys = [energy, quality, *(["id"] if "id" in table.columns else [])]
     strict = _pass(survivors.sort(keys, descending=[name == quality for name in keys], maintain_order=True), quality)
     return _pass(strict, quality, tolerance) if tolerance else strict
@@ -46,12 +46,16 @@ def _may_lack(table: pl.DataFrame, name: str) -> bool:
     return column.null_count() > 0 or not bool(column.is_finite().all())
 
 
-def _pass(ordered: pl.DataFrame, quality: str, tolerance: float = 0.0) -> pl.DataFrame:
-    """Keep rows whose quality is above the best before them by more than `tolerance`.
+def _first_pass(by_energy: pl.DataFrame, energy: str, quality: str) -> pl.DataFrame:
+    """Drop what a row before it dominates. Rows of one energy come in any order, so some survive that should not, and
+    identical ones all do; the second pass, over the few survivors in full order, removes them."""
+    best_before = pl.col(quality).cum_max().shift(1)
+    twin = (pl.col(quality) == best_before) & (pl.col(energy) == pl.col(energy).shift(1))
+    return by_energy.filter(best_before.is_null() | (pl.col(quality) > best_before) | twin)
 
-    With `ordered` sorted by energy only, ties in energy may leave a row too many; the second, fully sorted pass
-    over the few survivors removes it. Only then are all rows before a row cheaper, as the tolerance needs.
-    """
+
+def _pass(ordered: pl.DataFrame, quality: str, tolerance: float = 0.0) -> pl.DataFrame:
+    """Keep rows whose quality is above the best before them by more than `tolerance`; all before are cheaper."""
     best_before = pl.col(quality).cum_max().shift(1)
     needed = best_before + tolerance + EPSILON if tolerance else best_before
     return ordered.filter(best_before.is_null() | (pl.col(quality) > needed))

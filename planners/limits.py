@@ -98,7 +98,8 @@ def relaxations(scored: pl.DataFrame, request: PlanRequest) -> list[dict[str, An
     """
     found = []
     for name in active(request):
-        rest = kept_without(scored, request, {name}).filter(pl.col("feasible"))
+        known = pl.col("quality" if name == QUALITY else USED[name]).is_not_null()
+        rest = kept_without(scored, request, {name}).filter(pl.col("feasible") & known)
         if rest.height:
             found.append(_relaxation(rest, request, name))
     if found:

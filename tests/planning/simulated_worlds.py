@@ -70,7 +70,7 @@ class World:
 
     def student(self, size: float, distilled: bool) -> float:
         """True mean energy of a student, kWh."""
-        a, b = (self.saved if distilled else (1.0, 1.0))
+        a, b = self.saved if distilled else (1.0, 1.0)
         if self.family.curve:
             return (self.overhead + self.slope) * size**self.family.curve * b
         return self.overhead * a + self.slope * size * b
@@ -139,7 +139,12 @@ def judge(world: World, source: random.Random) -> Verdict:
     """Draw the runs, ask the planner, draw the truth."""
     family = world.family
     measured_target = family.target in family.sizes
-    runs = [draw_run(world, regime, size, source) for regime in ("sft", "kd") for size in family.sizes for _ in range(family.repeats)]
+    runs = [
+        draw_run(world, regime, size, source)
+        for regime in ("sft", "kd")
+        for size in family.sizes
+        for _ in range(family.repeats)
+    ]
     request = PlanRequest(predict=not measured_target, sizes=(float(family.target),), interval_level=LEVEL)
     rows = list(scored(request, Observations(make_table(runs))).iter_rows(named=True))
     row = next((r for r in rows if r["regime"] == "kd" and r["student_params_b"] == family.target), None)

@@ -1,0 +1,331 @@
+"""Limits on the study's table: what is chosen, what binds, what is left or missing. Numbers follow from the table."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kdwatch.rundir.errors import UsageProblem
+from planners import PlanRequest, PlanResult, plan
+from planners.observations import Observations, load
+from planners.paper import table as paper_table
+
+CONTRACT = {
+    "schema", "feasible", "objective", "limits", "binding_limit", "slack_kwh", "reuse_n", "serve_tokens", "interval_level",
+    "warnings", "recommendation", "tie", "runner_up", "rejected", "unrated", "cheapest", "shortfall_kwh", "relaxations",
+    "frontier", "break_even",
+}  # fmt: skip
+PREDICTED = {
+    "total_kwh", "total_kwh_low", "total_kwh_high", "per_student_kwh", "quality", "quality_low", "quality_high",
+    "j_per_token", "stages_kwh", "p_within",
+}  # fmt: skip
+STUDY = load(["paper"])
+
+
+def ask(**request: Any) -> PlanResult:
+    return plan(PlanRequest(**request), STUDY)
+
+
+def chosen(result: PlanResult) -> str | None:
+    return result.recommendation.id if result.recommendation else None
+
+
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        ({"budget_kwh": 20}, "SFT-7B"),
+        ({"budget_kwh": 19.5}, "SFT-7B"),
+        ({"budget_kwh": 19.49}, "KD-1B"),
+        ({"budget_kwh": 7}, "SFT-1B"),
+        ({"budget_kwh": 7, "reuse_n": 10}, "KD-1B"),
+        ({"budget_kwh": 17, "quality_tolerance": 0.02}, "SFT-1B"),
+        ({"budget_kwh": 20, "confidence": 0.9}, "KD-1B"),
+        ({"min_quality": 0.8}, "SFT-7B"),
+        ({}, "SFT-1B"),
+        ({"budget_kwh": 50, "objective": "min_energy"}, "SFT-1B"),
+        ({"gpu_hours": 50, "mean_gpu_w": 400}, "SFT-7B"),
+        ({"co2e_kg": 5, "intensity": 56.039, "pue": 1.2}, "SFT-13B"),
+        ({"co2e_kg": 5, "intensity": 661.926, "pue": 1.5}, None),
+        ({"co2e_kg": 5, "intensity": 661.926, "pue": 1.5, "energy_scope": "facility"}, "SFT-1B"),
+        ({"program_budget_kwh": 140, "students": 20}, "KD-1B"),
+        ({"budget_kwh": 6, "teacher_outputs": "cached"}, "KD-1B"),
+        ({"budget_kwh": 17, "teacher": "train", "teacher_training_kwh": 100}, "SFT-1B"),
+        # 19.5 kWh x 0.30 = 5.85, and 19.5 / 0.4 kW = 48.75 h x 2 = 97.5
+        ({"cost": 104, "energy_price": 0.3, "gpu_hour_price": 2, "mean_gpu_w": 400}, "SFT-7B"),
+        ({"cost": 103, "energy_price": 0.3, "gpu_hour_price": 2, "mean_gpu_w": 400}, "KD-1B"),
+    ],
+)
+def test_choice(request_: dict[str, Any], name: str | None) -> None:
+    assert chosen(ask(**request_)) == name
+
+
+def test_every_key_of_the_contract_is_there_and_is_plain_json() -> None:
+    for request in ({"budget_kwh": 20}, {"budget_kwh": 0}, {"min_quality": 2.0}, {"budget_kwh": 30, "predict": True}):
+        made = ask(**request).to_json()
+        assert made.keys() >= CONTRACT
+        json.dumps(made, allow_nan=False)
+        if made["recommendation"]:
+            assert made["recommendation"].keys() >= {
+                "id",
+                "regime",
+                "student_params_b",
+                "hyperparameters",
+                "predicted",
+                "basis",
+                "reasons",
+            }
+            assert made["recommendation"]["predicted"].keys() >= PREDICTED
+            assert all(reason.keys() >= {"rule", "text", "values"} for reason in made["recommendation"]["reasons"])
+        assert all(entry.keys() >= {"id", "per_student_kwh", "quality", "membership"} for entry in made["frontier"])
+        assert all(
+            entry.keys() >= {"id", "n_star", "n_verdict", "t_star_tokens", "t_verdict"} for entry in made["break_even"]
+        )
+
+
+def test_twenty_kwh() -> None:
+    result = ask(budget_kwh=20)
+    assert result.slack_kwh == pytest.approx(0.5)
+    assert result.binding_limit == "budget_kwh"
+    assert result.unrated == ["Syn-1B"]
+    assert result.runner_up is not None and result.runner_up["id"] == "KD-1B"
+    assert {entry["id"] for entry in result.rejected} == set(paper_table()["id"]) - {"SFT-7B"}
+    assert result.choice_at_confidence is not None and result.choice_at_confidence["id"] == "KD-1B"
+    # an assumed spread of 3 %: P(Z <= 0.5 / 0.585)
+    assert result.recommendation is not None
+    assert result.recommendation.predicted.p_within == pytest.approx(0.8036, abs=1e-3)
+
+
+@pytest.mark.parametrize(("budget", "short"), [(5, 2.0), (0, 7.0)])
+def test_too_little_names_the_cheapest_and_the_shortfall(budget: float, short: float) -> None:
+    result = ask(budget_kwh=budget)
+    assert not result.feasible and result.recommendation is None
+    assert result.cheapest is not None and result.cheapest["id"] == "SFT-1B"
+    assert result.cheapest["per_student_kwh"] == pytest.approx(7.0)
+    assert result.shortfall_kwh == pytest.approx(short)
+    assert result.relaxations == [
+        {
+            "limit": "budget_kwh",
+            "from": budget,
+            "to": pytest.approx(7.0),
+            "by": pytest.approx(short),
+            "candidate": "SFT-1B",
+        }
+    ]
+
+
+def test_two_limits_are_relaxed_one_at_a_time_or_else_together() -> None:
+    alone = {step["limit"]: step for step in ask(budget_kwh=15, min_quality=0.8).relaxations}
+    assert alone["budget_kwh"]["to"] == pytest.approx(19.5)
+    assert alone["min_quality"]["to"] == pytest.approx(0.69)
+    together = ask(budget_kwh=5, co2e_kg=0.1, intensity=100).relaxations
+    assert [step["limit"] for step in together] == ["together"]
+    assert {step["limit"] for step in together[0]["limits"]} == {"budget_kwh", "co2e_kg"}
+
+
+def test_quality_out_of_reach_has_no_energy_shortfall() -> None:
+    result = ask(min_quality=1.0)
+    assert not result.feasible and result.shortfall_kwh is None and result.binding_limit == "min_quality"
+    assert result.relaxations[0]["to"] == pytest.approx(0.99)
+    assert result.relaxations[0]["candidate"] == "SFT-13B"
+
+
+def test_the_binding_limit_is_the_one_that_decides() -> None:
+    assert ask(budget_kwh=50).binding_limit is None, "everything fits: nothing binds"
+    assert ask(budget_kwh=50, co2e_kg=2, intensity=100).binding_limit == "co2e_kg"
+    assert ask(budget_kwh=20, co2e_kg=50, intensity=100).binding_limit == "budget_kwh"
+
+
+def test_gain_within_noise_is_said_only_where_it_is_so() -> None:
+    assert "gain_within_noise" in [note.code for note in ask(budget_kwh=17).warnings]
+    assert "gain_within_noise" not in [note.code for note in ask(budget_kwh=20).warnings]
+
+
+def test_ties_go_by_quality_then_stages_then_name(observe) -> None:
+    assert ask(reuse_n=10, objective="min_energy").tie == ["KD-1B", "SFT-1B"]
+    assert ask(reuse_n=10, objective="min_energy").tie_break == "higher_q -> KD-1B"
+    same = observe(
+        {"id": "b", "regime": "kd", "total_kwh": 5.0, "quality": 0.8, "teacher_kwh": 1.0},
+        {"id": "c", "total_kwh": 5.0, "quality": 0.8},
+        {"id": "d", "total_kwh": 5.0, "quality": 0.8},
+    )
+    result = plan(PlanRequest(budget_kwh=6), same)
+    assert (chosen(result), result.tie, result.tie_break) == ("c", ["b", "c", "d"], "name -> c")
+
+
+def test_regions_by_stage_can_turn_the_ranking_round() -> None:
+    carbon = {c["id"]: c["co2e_kg"] for c in ask(intensity=661.926, teacher_intensity=56.039).candidates}
+    assert carbon["KD-1B"] == pytest.approx((5.9 * 661.926 + 11 * 56.039) / 1000)
+    assert carbon["KD-1B"] < carbon["SFT-1B"]
+
+
+def test_teacher_in_another_region_needs_the_teacher_s_energy(observe) -> None:
+    unknown = observe({"id": "x", "regime": "kd", "total_kwh": 5.0, "teacher_kwh": None, "quality": 0.8})
+    assert chosen(plan(PlanRequest(co2e_kg=100, intensity=50, teacher_intensity=60), unknown)) is None
+    assert chosen(plan(PlanRequest(co2e_kg=100, intensity=50), unknown)) == "x"
+    result = plan(PlanRequest(budget_kwh=100, reuse_n=2), unknown)
+    assert "unknown" in result.rejected[0]["why"]
+
+
+def test_serving_ranks_by_lifecycle() -> None:
+    result = ask(serve_tokens=1e9, min_quality=0.8)
+    energy = {c["id"]: c["lifecycle_kwh"] for c in result.candidates}
+    # 0.028 + 7.299·(0.0051 + 0.39/32) = 0.1542 J per token
+    assert energy["SFT-7B"] == pytest.approx(19.5 + 1e9 * 0.15418 / 3.6e6, rel=1e-3)
+    assert chosen(result) == "SFT-7B"
+    against = {e.id: e for e in ask(serve_tokens=1e9, serve_reference="SFT-13B").break_even}
+    assert against["SFT-7B"].t_verdict == "immediate"
+    assert against["KD-13B"].t_verdict == "never"
+
+
+def test_scopes_are_kept_apart_and_named(observe) -> None:
+    mixed = observe(
+        {"id": "whole", "total_kwh": 8.0, "quality": 0.7, "scope": "gpu+cpu"},
+        {"id": "gpu-only", "total_kwh": 5.0, "quality": 0.9, "scope": "gpu"},
+    )
+    result = plan(PlanRequest(budget_kwh=10), mixed)
+    assert chosen(result) == "whole"
+    assert [entry["id"] for entry in result.rejected] == ["gpu-only"] and "not comparable" in result.rejected[0]["why"]
+    assert "mixed_scope" in [note.code for note in result.warnings]
+    assert chosen(plan(PlanRequest(budget_kwh=10, scope="gpu"), mixed)) == "gpu-only"
+    anyway = plan(PlanRequest(budget_kwh=10, scope="any"), mixed)
+    assert chosen(anyway) == "gpu-only" and "mixed_scope" in [note.code for note in anyway.warnings]
+    with pytest.raises(UsageProblem, match="no observation has scope"):
+        plan(PlanRequest(scope="cpu"), mixed)
+
+
+def test_nothing_rated_is_an_answer_with_a_warning(observe) -> None:
+    result = plan(PlanRequest(budget_kwh=10), observe({"id": "x", "total_kwh": 1.0}))
+    assert not result.feasible and result.unrated == ["x"] and result.cheapest is None
+    assert "no_rated_candidate" in [note.code for note in result.warnings]
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"budget_kwh": math.nan}, "budget"),
+        ({"budget_kwh": -1}, "at least 0"),
+        ({"min_quality": math.inf}, "min-quality"),
+        ({"reuse_n": 0}, "reuse"),
+        ({"reuse_n": 2.5}, "whole number"),
+        ({"pue": 0.9}, "pue"),
+        ({"intensity": 0}, "intensity"),
+        ({"confidence": 1.5}, "confidence"),
+        ({"objective": "best"}, "max_quality"),
+        ({"budget_kwh": 1, "program_budget_kwh": 1, "students": 2}, "give one"),
+        ({"program_budget_kwh": 1}, "needs students"),
+        ({"students": 3, "reuse_n": 4}, "contradict"),
+        ({"region": "FRA", "intensity": 5}, "give one"),
+        ({"co2e_kg": 5}, "region or intensity"),
+        ({"cost": 5}, "energy-price"),
+        ({"teacher": "train"}, "teacher-training"),
+        ({"teacher": "train", "teacher_training_kwh": 5, "teacher_outputs": "cached"}, "contradict"),
+        ({"region": "FRX"}, "FRA"),
+        ({"serve_reference": "nobody"}, "no candidate"),
+        ({"teacher_region": "FRA"}, "other stages"),
+    ],
+)
+def test_bad_and_contradictory_requests_are_one_clear_line(request_: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageProblem, match=words) as problem:
+        ask(**request_)
+    assert "\n" not in str(problem.value)
+
+
+budgets = st.floats(0, 60).map(lambda b: round(b, 2))
+
+
+@settings(max_examples=60, deadline=None)
+@given(budgets, st.integers(1, 40), st.sampled_from([0.0, 0.02, 0.1]), st.sampled_from([None, 0.7, 0.95]))
+def test_a_choice_keeps_its_limits_and_nothing_feasible_is_better(
+    budget: float, n: int, tolerance: float, floor: float | None
+) -> None:
+    result = ask(budget_kwh=budget, reuse_n=n, quality_tolerance=tolerance, min_quality=floor)
+    rated = [c for c in result.candidates if c["quality"] is not None]
+    fits = [c for c in rated if c["per_student_kwh"] <= budget + 1e-9 and c["quality"] >= (floor or 0) - 1e-9]
+    assert result.feasible == bool(fits)
+    if result.recommendation is None:
+        assert result.cheapest is not None
+        assert (result.shortfall_kwh or 0) > 0 or floor is not None
+        return
+    best = max(c["quality"] for c in fits)
+    p = result.recommendation.predicted
+    assert p.per_student_kwh <= budget + 1e-9 and p.quality is not None and p.quality >= best - tolerance - 1e-9
+    assert all(
+        c["per_student_kwh"] >= p.per_student_kwh - 1e-9 for c in fits if c["quality"] >= best - tolerance - 1e-9
+    )
+    assert result.slack_kwh == pytest.approx(budget - p.per_student_kwh, abs=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(budgets, budgets)
+def test_more_budget_never_means_less_quality(a: float, b: float) -> None:
+    low, high = (ask(budget_kwh=value) for value in sorted((a, b)))
+    if low.recommendation is not None:
+        assert high.recommendation is not None
+        assert (high.recommendation.predicted.quality or 0) >= (low.recommendation.predicted.quality or 0)
+
+
+def test_repeats_replace_the_assumed_spread(observe) -> None:
+    runs = [{"id": "r", "total_kwh": e, "quality": q} for e, q in ((10.0, 0.80), (11.0, 0.82), (12.0, 0.84))]
+    p = plan(PlanRequest(budget_kwh=20), observe(*runs)).recommendation.predicted  # type: ignore[union-attr]
+    # mean 11, s 1, n 3: 11 ± 2.92·sqrt(4/3)
+    assert (p.total_kwh, p.spread) == (pytest.approx(11.0), "repeats")
+    assert p.total_kwh_high == pytest.approx(11 + 2.91999 * math.sqrt(4 / 3), abs=1e-3)
+    assert p.quality == pytest.approx(0.82)
+
+
+def test_own_repeats_say_nothing_of_the_study_s_spread() -> None:
+    own = [{"id": f"{i}", "regime": "sft", "total_kwh": e, "quality": 0.5, "scope": "gpu+cpu_estimated", "teacher_kwh": 0.0}
+           for i, pair in enumerate(((10, 20), (30, 60))) for e in pair]  # fmt: skip
+    from planners.schema import make_table
+
+    both = Observations(make_table([*own, *STUDY.table.iter_rows(named=True)]))
+    assert plan(PlanRequest(budget_kwh=20), both).recommendation.predicted.spread == "assumed"  # type: ignore[union-attr]
+
+
+def test_unknown_cells_of_the_study_stay_unknown() -> None:
+    rows = {row["id"]: row for row in paper_table().iter_rows(named=True)}
+    seven = rows["SFT-7B"]
+    assert [seven[name] for name in ("preprocess_kwh", "student_kwh", "eval_kwh")] == [None, None, None]
+    assert (
+        rows["Syn-1B"]["quality"] is None
+        and rows["Syn-1B"]["derived"]
+        and rows["Syn-1B"]["total_kwh"] == pytest.approx(16.65)
+    )
+    assert not any(row["derived"] for name, row in rows.items() if name != "Syn-1B")
+    result = ask(budget_kwh=20)
+    assert result.recommendation is not None and result.recommendation.predicted.stages_kwh["student"] is None
+
+
+def test_predicted_sizes_are_marked_and_wide() -> None:
+    result = ask(budget_kwh=40, predict=True)
+    made = {c["id"]: c for c in result.candidates if c["source"] == "cost model"}
+    assert made.keys() == {"KD-7B", "Syn-7B"}
+    assert all(c["basis"] == "interpolated" for c in made.values())
+    assert made["KD-7B"]["per_student_kwh"] == pytest.approx(29.70, abs=0.005)
+    assert made["Syn-7B"]["quality"] is None, "one measured quality carries no prediction"
+    kd = next(e for e in result.break_even if e.id == "KD-7B")
+    assert kd.n_star == pytest.approx(5.238, abs=0.01) and kd.basis == "interpolated"
+    assert "predicted" in [note.code for note in result.warnings]
+    seven = next(row for row in STUDY.table.iter_rows(named=True) if row["id"] == "SFT-7B")
+    assert seven["student_kwh"] is None
+
+
+def test_what_if_batch_is_an_extrapolation() -> None:
+    before = {c["id"]: c for c in ask(budget_kwh=50).candidates}
+    after = {c["id"]: c for c in ask(budget_kwh=50, teacher_batch=16).candidates}
+    # the decode law from batch 4 to 16 for a 32B teacher: 0.971 / 3.311
+    assert after["Syn-13B"]["per_student_kwh"] == pytest.approx(40.70 - 10.6 * (1 - 0.2933), abs=0.02)
+    assert after["Syn-13B"]["basis"] == "extrapolated" and before["Syn-13B"]["basis"] == "measured"
+    assert after["KD-13B"]["per_student_kwh"] == before["KD-13B"]["per_student_kwh"], "cached logits are a forward pass"
+
+
+def test_replacing_one_field_gives_another_plan_quickly() -> None:
+    base = PlanRequest(budget_kwh=20)
+    assert [chosen(plan(replace(base, reuse_n=n), STUDY)) for n in (1, 20)] == ["SFT-7B", "SFT-7B"]
+    assert chosen(plan(replace(base, budget_kwh=8, reuse_n=20), STUDY)) == "KD-1B"
