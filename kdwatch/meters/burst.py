@@ -25,7 +25,28 @@ def thin(readings: Sequence[Reading]) -> list[Reading]:
     return kept
 
 
-def ticked(readings: Sequence[Reading]) -> bool:
-    """Whether the energy counter was seen to change."""
-    seen = [r.counter_j for r in readings if r.counter_j is not None]
-    return bool(seen) and seen[-1] != seen[0]
+BEYOND_S = 0.03
+"""Time after a tick in which instantaneous power is renewed once more (every 20 ms on the boards known)."""
+
+
+class TickWatch:
+    """Follows one counter during a burst: enough is seen after two ticks, which tell its period, or a little after
+    the first, so that power is known on both sides of it."""
+
+    __slots__ = ("_last_j", "_tick_t", "enough")
+
+    def __init__(self) -> None:
+        self._last_j: float | None = None
+        self._tick_t: float | None = None
+        self.enough = False
+
+    def see(self, reading: Reading) -> None:
+        """Take the next reading."""
+        if reading.counter_j is None:
+            return
+        if self._last_j is not None and reading.counter_j != self._last_j:
+            self.enough = self._tick_t is not None
+            self._tick_t = reading.t
+        elif self._tick_t is not None and reading.t - self._tick_t > BEYOND_S:
+            self.enough = True
+        self._last_j = reading.counter_j

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import pynvml
 
 from kdwatch.meters.base import Device, Reading, SensorEvent
-from kdwatch.meters.burst import thin, ticked
+from kdwatch.meters.burst import TickWatch, thin
 from kdwatch.meters.lanes import Crew
 from kdwatch.meters.nvml_facts import Facts, facts
 from kdwatch.meters.nvml_sensor import GpuSensor
@@ -27,7 +27,7 @@ class NvmlMeter:
     """All selected boards. One device's failure or slowness costs no other device a sample."""
 
     name = "nvml"
-    period_s = 0.1
+    period_s = 0.097
 
     def __init__(
         self,
@@ -63,18 +63,20 @@ class NvmlMeter:
         return readings
 
     def edge(self) -> Sequence[Reading]:
-        """Read until every counter was seen to tick, about 0.15 s at most; boards without a counter once."""
+        """Read until every counter was seen to tick, 0.15 s at most; boards without a counter are read once, or as
+        often as the others need."""
         with self._lock:
             by_key: dict[str, list[Reading]] = defaultdict(list)
-            for reading in self._read():
-                by_key[reading.key].append(reading)
-            waiting = {s.device.key for s in self._sensors if s.sources.counter and not s.lost}
+            watches = {s.device.key: TickWatch() for s in self._sensors if s.sources.counter and not s.lost}
             end = self._clock() + EDGE_S
-            while waiting and self._clock() < end:
-                self._sleep(EDGE_STEP_S)
+            while True:
                 for reading in self._read():
                     by_key[reading.key].append(reading)
-                waiting = {k for k in waiting if not ticked(by_key[k])}
+                    if reading.key in watches:
+                        watches[reading.key].see(reading)
+                if all(w.enough for w in watches.values()) or self._clock() >= end:
+                    break
+                self._sleep(EDGE_STEP_S)
         return sorted((r for found in by_key.values() for r in thin(found)), key=lambda r: r.t)
 
     def info(self) -> dict[str, dict[str, float | str | None]]:
