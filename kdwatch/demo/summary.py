@@ -34,10 +34,11 @@ def summary(reports: Sequence[dict[str, Any]]) -> str:
 
 def _line(report: dict[str, Any]) -> str:
     quality = (report["quality"] or {}).get("q")
+    shown = "n/a" if quality is None else format(quality, ".3f")
     return (
         f"{REGIMES.get(report['regime'], report['name']):<26}{report['duration_s'] or 0:>6.0f}s"
         f"{energy(report['total_j']):>10}{energy(_of_kind(report, 'teacher')):>10}"
-        f"{energy(_of_kind(report, 'student')):>10}{'n/a' if quality is None else format(quality, '.3f'):>8}   {report['status']}"
+        f"{energy(_of_kind(report, 'student')):>10}{shown:>8}   {report['status']}"
     )
 
 

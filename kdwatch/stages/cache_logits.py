@@ -40,7 +40,8 @@ def work(settings: CacheSettings, stage: Stage) -> None:
     manifest = writer.finish(settings.teacher, models.weights_hash(tokenizer.folder))
     size = sum(shard["bytes"] for shard in manifest["sizes"])
     print(
-        f"{manifest['positions']} positions, {size} bytes, mass inside the top-{layout.top_k}: {manifest['captured_mass']}",
+        f"{manifest['positions']} positions, {size} bytes, mass inside the top-{layout.top_k}: "
+        f"{manifest['captured_mass']}",
         flush=True,
     )
 
@@ -53,7 +54,8 @@ def check_vocabulary(data: TokenSet, tokenizer: object) -> None:
     known = data.meta["vocabulary"]
     if known["map"] != tokenizer.map_hash:
         raise StageProblem(
-            f"data and teacher have different vocabularies (sizes {known['size']} and {tokenizer.size}): logits cannot be "
+            f"data and teacher have different vocabularies (sizes {known['size']} and {tokenizer.size}): "
+            f"logits cannot be "
             "matched. Take models of one tokenizer, or distil with teacher.generate (synthetic SFT); "
             "preprocess with `teacher:` lists the differences"
         )

@@ -9,7 +9,8 @@ from kdwatch.stages.cache.layout import Layout, Positions
 
 
 def top_positions(logits: torch.Tensor, layout: Layout) -> Positions:
-    """The k highest of float32 logits [M, V], ties broken by the smaller id, with log-sum-exp and tail by temperature."""
+    """The k highest of float32 logits [M, V], ties broken by the smaller id, with log-sum-exp and tail by "
+    "temperature."""
     z = logits.float()
     values, ids = _ordered_top(z, layout.top_k)
     highest = values[:, :1]

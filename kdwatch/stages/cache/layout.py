@@ -1,9 +1,9 @@
 """How one position's top-k is laid out, and what that costs in bytes.
 
-Logits are stored as differences to the row's highest one, so that the likeliest ids carry the smallest rounding error; the
-highest itself is 0 and is not stored. Ids are split into 16 low bits and, for larger vocabularies, one plane of single bits
-for each further bit. Log-sum-exp is relative to the highest logit too: lse_T = logsumexp((z - max z) / T), for each declared
-temperature T, and `tail` is the log of the mass outside the top-k at T.
+Logits are stored as differences to the row's highest one, so that the likeliest ids carry the smallest rounding
+error; the highest itself is 0 and is not stored. Ids are split into 16 low bits and, for larger vocabularies, one
+plane of single bits for each further bit. Log-sum-exp is relative to the highest logit too: lse_T = logsumexp((z -
+max z) / T), for each declared temperature T, and `tail` is the log of the mass outside the top-k at T.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ def unpack(layout: Layout, arrays: dict[str, np.ndarray]) -> Positions:
 
 
 def quantise(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(codes uint8, spread float16 [N]) of differences ≤ 0: d = -spread (code / 255)², finest near the highest logit."""
+    """(codes uint8, spread float16 [N]) of differences ≤ 0: d = -spread (code / 255)², finest near the "
+    "highest logit."""
     widest = -differences.min(axis=1, initial=0.0)
     spread = np.nextafter(widest.astype(np.float16), np.float16(np.inf))
     share = np.sqrt(np.clip(-differences / spread.astype(np.float32)[:, None], 0, 1))

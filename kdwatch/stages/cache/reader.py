@@ -58,7 +58,8 @@ class LogitCache:
                 return i
         wanted = sorted({*self.layout.temperatures, temperature})
         raise StageProblem(
-            f"logit cache {self.folder} was made for temperatures {list(self.layout.temperatures)}, not {temperature:g}: "
+            f"logit cache {self.folder} was made for temperatures {list(self.layout.temperatures)}, not "
+            f"{temperature:g}: "
             f"the teacher's distribution at {temperature:g} is not in it. "
             f"Cache again with teacher.cache_logits and temperatures: {wanted}"
         )

@@ -1,7 +1,7 @@
 """Shards on disk: one safetensors file each, memory-mapped when read.
 
-The header is parsed here (8 bytes of length, JSON, then raw arrays), because reading scattered rows needs a memory map of each
-array, which the library does not give.
+The header is parsed here (8 bytes of length, JSON, then raw arrays), because reading scattered rows needs a memory
+map of each array, which the library does not give.
 """
 
 from __future__ import annotations

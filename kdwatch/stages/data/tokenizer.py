@@ -95,7 +95,7 @@ class TextTokenizer:
     @cached_property
     def eos_id(self) -> int:
         """End-of-text token. StageProblem where the model names none."""
-        found = self.token_id("eos_token")
+        found: Any = self.token_id("eos_token")
         if found is None:
             listed = _optional_json(self.folder / "generation_config.json").get("eos_token_id")
             found = listed[0] if isinstance(listed, list) and listed else listed

@@ -1,7 +1,7 @@
 """The `dataset` artifact: ragged rows of token ids with their targets, as memory-mapped arrays.
 
-Files: `ids.npy` int32 [tokens], `targets.npy` bool [tokens], `offsets.npy` int64 [rows + 1], `held_out.npy` bool [rows],
-`tasks.json`, and `meta.json`, written last: a directory without it is not whole.
+Files: `ids.npy` int32 [tokens], `targets.npy` bool [tokens], `offsets.npy` int64 [rows + 1], `held_out.npy` bool
+[rows], `tasks.json`, and `meta.json`, written last: a directory without it is not whole.
 """
 
 from __future__ import annotations

@@ -99,6 +99,7 @@ def ask_command(command: list[str], texts: list[tuple[str, str]]) -> list[bool]:
     words = done.stdout.split()
     if len(words) != len(texts) or set(words) - {"true", "false"}:
         raise StageProblem(
-            f"filter_command {command[0]} gave {len(words)} words for {len(texts)} rows: it must print true or false for each"
+            f"filter_command {command[0]} gave {len(words)} words for {len(texts)} rows: it must print true "
+            f"or false for each"
         )
     return [word == "true" for word in words]

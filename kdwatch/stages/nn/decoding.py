@@ -1,8 +1,8 @@
 """Answers of a model to prompts: greedy or nucleus sampling over padded batches.
 
-Prompts are padded on the left with a mask and with position ids that start at the first real token, so a row's answer does
-not depend on its neighbours. Each row draws its random numbers from its own generator, seeded by (seed, row number): a batch
-of another size, or a resumed run, gives the same answers up to rounding.
+Prompts are padded on the left with a mask and with position ids that start at the first real token, so a row's answer
+does not depend on its neighbours. Each row draws its random numbers from its own generator, seeded by (seed, row
+number): a batch of another size, or a resumed run, gives the same answers up to rounding.
 """
 
 from __future__ import annotations

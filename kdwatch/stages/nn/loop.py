@@ -125,7 +125,7 @@ class Trainer:
         pad = self.data.meta["vocabulary"]["pad"]
         size = self.settings.batch_rows
         if self.settings.packing:
-            bins = bins_of(self.data, group, self.width)
+            bins = bins_of(self.data, group.tolist(), self.width)
             return [collate_packed(self.data, bins[i : i + size], pad, self.device) for i in range(0, len(bins), size)]
         lengths = self.data.lengths
         rows = sorted((int(r) for r in group), key=lambda r: (int(lengths[r]), r))
@@ -156,7 +156,8 @@ class Trainer:
     def _check_finite(self, loss: torch.Tensor) -> None:
         if not bool(torch.isfinite(loss)):
             raise TrainingProblem(
-                f"the loss is {float(loss)} at step {self.update + 1} of {self.total}: training is stopped, the last good "
+                f"the loss is {float(loss)} at step {self.update + 1} of {self.total}: training is stopped, "
+                f"the last good "
                 "checkpoint is kept; lower learning_rate, set clip, or check the data"
             )
 

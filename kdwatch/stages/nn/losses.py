@@ -1,7 +1,8 @@
 """Distillation losses on the logits of M response positions.
 
-L = (1/M) sum_i [alpha CE_i + (1 - alpha) T^2 KL_i], the sum over the vocabulary, the mean over the positions of a whole
-optimizer update (Hinton et al. 2015 for T^2). Functions return sums over positions, in float32; the caller divides by M.
+L = (1/M) sum_i [alpha CE_i + (1 - alpha) T^2 KL_i], the sum over the vocabulary, the mean over the positions of a
+whole optimizer update (Hinton et al. 2015 for T^2). Functions return sums over positions, in float32; the caller
+divides by M.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def ghost_sum(
 ) -> torch.Tensor:
     """Sum over positions of T^2 D(p || q) on K + 1 classes: the K ids, and all others together.
 
-    By the log-sum inequality it is at most the divergence on the whole vocabulary, and it is 0 only where top-k and tail
-    mass agree.
+    By the log-sum inequality it is at most the divergence on the whole vocabulary, and it is 0 only where top-k and
+    tail mass agree.
     """
     assert teacher.log_tail is not None
     at, whole, outside = split_log_sums(logits.float() / temperature, teacher.ids)
@@ -91,7 +92,8 @@ def dense_sum(
 
 
 def divergence_sum(log_p: torch.Tensor, log_q: torch.Tensor, kind: Divergence, beta: float) -> torch.Tensor:
-    """forward: KL(p || q); reverse: KL(q || p); jsd: beta KL(p || m) + (1 - beta) KL(q || m), m = beta p + (1 - beta) q.
+    """forward: KL(p || q); reverse: KL(q || p); jsd: beta KL(p || m) + (1 - beta) KL(q || m), m = beta p + "
+    "(1 - beta) q.
 
     The mixture is formed in log space, so that two vanishing probabilities give 0 and not NaN.
     """

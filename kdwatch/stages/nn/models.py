@@ -56,7 +56,8 @@ def real_vocabulary(model: Any, tokenizer: TextTokenizer, what: str) -> tuple[in
     rows = int(model.config.get_text_config().vocab_size)
     if tokenizer.size > rows:
         raise StageProblem(
-            f"{what}: the tokenizer has {tokenizer.size} ids but the model only {rows} rows: they do not belong together"
+            f"{what}: the tokenizer has {tokenizer.size} ids but the model only {rows} rows: they do not "
+            f"belong together"
         )
     return tokenizer.size, rows
 

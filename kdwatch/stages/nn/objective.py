@@ -74,7 +74,8 @@ class Objective:
         )
 
     def validation_sum(self, model: Any, batch: Batch, *, own: bool) -> torch.Tensor:
-        """Loss sum on validation rows; cross-entropy where they are not the training data's own (`own`), since the cache
+        """Loss sum on validation rows; cross-entropy where they are not the training data's own (`own`), "
+        "since the cache
         does not cover them."""
         if own:
             return self.loss_sum(model, batch)

@@ -49,7 +49,8 @@ class Ranks:
             yield
 
     def share(self, group: np.ndarray) -> np.ndarray:
-        """This process's rows of a group; every process gets at least one, the same row twice if need be with weight."""
+        """This process's rows of a group; every process gets at least one, the same row twice if need be "
+        "with weight."""
         return group if self.world == 1 else group[self.rank :: self.world]
 
     def total(self, value: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Optimizers that step one tensor at a time in float32; weights kept in bfloat16 are rounded stochastically.
 
-With 8 bits of mantissa, 1 - 5e-5 rounds back to 1: plain bfloat16 training stands still at small rates. Rounding up or down
-with the right odds keeps the expected weight right, at half the memory of float32 weights.
+With 8 bits of mantissa, 1 - 5e-5 rounds back to 1: plain bfloat16 training stands still at small rates. Rounding up
+or down with the right odds keeps the expected weight right, at half the memory of float32 weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Stochastic(torch.optim.Optimizer):
         raise NotImplementedError
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> None:
         """One update of every parameter that has a gradient."""
         generators: dict[torch.device, torch.Generator] = {}
         for group in self.param_groups:
