@@ -79,12 +79,15 @@ class Units:
         if self.g_per_kwh is None:
             return NA
         grams = kwh * self.pue * self.g_per_kwh
-        return f"{three_digits(grams)} gCO2e" if abs(grams) < 99.95 else f"{three_digits(grams / 1e3)} kgCO2e"
+        for unit, factor, least in (("t", 1e6, 1e6), ("kg", 1e3, 1e2)):
+            if abs(grams) >= least * 0.9995:
+                return f"{three_digits(grams / factor)} {unit}CO2e"
+        return _at_least_cent(grams, "gCO2e")
 
     def _money(self, kwh: float) -> str:
         if self.price_per_kwh is None:
             return NA
-        return f"{three_digits(kwh * self.pue * self.price_per_kwh)} {self.currency[:4]}"
+        return _at_least_cent(kwh * self.pue * self.price_per_kwh, self.currency[:4])
 
     def label(self) -> str:
         """The unit in words, with what it rests on, for messages."""
@@ -97,6 +100,11 @@ class Units:
                 return "money: n/a, set energy_price (kdwatch config)"
             return f"{self.currency} at {self.price_per_kwh:g} per kWh, PUE {self.pue:g}"
         return self.name
+
+
+def _at_least_cent(value: float, unit: str) -> str:
+    """Three digits, and `<0.01` for less: nobody reads ten-thousandths of a gram or of a cent."""
+    return f"<0.01 {unit}" if 0 < value < 0.00995 else f"{three_digits(value)} {unit}"
 
 
 def next_unit(name: str) -> str:

@@ -166,22 +166,31 @@ class Series:
 def _columns(level: Level, start: float, column_s: float, n: int, gap_s: float) -> list[Range]:
     """Fold a level's buckets into columns and bridge the short silences between them."""
     out: list[Range] = [None] * n
+    end = start + column_s * n
     first = max(bisect_left(level.index, int(start // level.width)) - 1, 0)
-    allowed = max(gap_s, level.width * 1.01)
+    allowed = max(gap_s, level.width * (1.01 if level.fixed else 2.01))
     before: tuple[int, float, float, float] | None = None
     for i in range(first, len(level.index)):
         t = (level.index[i] + 0.5) * level.width
         low, high = level.low[i], level.high[i]
-        column = int((t - start) // column_s)
-        if column >= n:
-            _bridge(out, before, (column, t, low, high), allowed)
-            break
-        if column >= 0:
+        column = int(_inside(t, level.width / 2, start, end, column_s) // column_s)
+        if 0 <= column < n:
             there = out[column]
             out[column] = (low, high) if there is None else (min(there[0], low), max(there[1], high))
         _bridge(out, before, (column, t, low, high), allowed)
         before = (column, t, low, high)
+        if column >= n:
+            break
     return out
+
+
+def _inside(t: float, half: float, start: float, end: float, column_s: float) -> float:
+    """Time since `start` at which a bucket counts: its middle, or the edge where the window cuts it."""
+    if t >= end > t - half:
+        return end - start - column_s / 2
+    if t < start < t + half:
+        return 0.0
+    return t - start
 
 
 def _bridge(
@@ -197,6 +206,12 @@ def _bridge(
     for column in range(max(before[0] + 1, 0), min(after[0], len(out))):
         if out[column] is None:
             out[column] = held
+
+
+def _spacing(buckets: Mapping[str, Sequence[Bucket]]) -> float:
+    """Width of a bucket of the whole-run level that none of the rolled-up ones can step over without a gap."""
+    steps = sorted(b.start_s - a.start_s for rows in buckets.values() for a, b in zip(rows, rows[1:], strict=False))
+    return max(WHOLE_WIDTH_S, steps[len(steps) // 2] * 1.05) if steps else WHOLE_WIDTH_S
 
 
 def _widen(sums: list[float], bucket: Bucket) -> None:
@@ -268,8 +283,10 @@ class History:
     def roll_up(self, buckets: Mapping[str, Sequence[Bucket]], until: float) -> None:
         """Take the time before `until` from rolled-up buckets. The total's range adds the devices' ranges: an
         outer bound, since they need not have peaked together."""
+        span = _spacing(buckets)
         slots: dict[int, list[float]] = {}
-        span = max(WHOLE_WIDTH_S, until / WHOLE_BUCKETS)
+        for series in (*self.series.values(), self.total):
+            series.levels[-1].width = span
         for key, of_device in buckets.items():
             if key not in self.series:
                 continue

@@ -34,7 +34,7 @@ async def press_all(app, pilot, screen: str, *, replay: bool) -> None:
             while len(app.screen_stack) > 2:
                 await pilot.press("escape")
                 await pilot.pause()
-            if app.base_screen.NAME != screen:
+            if screen != app.base_screen.NAME:
                 app.show(screen)
                 await pilot.pause()
         width, height = app.size

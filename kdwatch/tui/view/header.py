@@ -81,7 +81,8 @@ def _budget(frame: Frame, room: int, units: Units, glyphs: Glyphs, share: float 
     text = f" of {units.energy(frame.budget_j)} "
     bar_width = min(max(room - len(text) - 34, 6), 24)
     pieces: list[Piece] = [(text, ""), (bar(share, bar_width, glyphs), tone), (f" {ratio(share)}", tone)]
-    return pieces if length(pieces) <= room else pieces[:1] + pieces[2:]
+    fitting = (pieces, [pieces[0], pieces[2]], [pieces[2]])
+    return next((p for p in fitting if length(p) <= room), [])
 
 
 def forecast_pieces(frame: Frame, units: Units) -> list[Piece]:

@@ -70,9 +70,10 @@ def wrapped(text: str, width: int) -> list[str]:
     lines, line = [], ""
     for word in text.split(" "):
         while width_of(word) > width:
-            head = word[: max(width - (width_of(line) + 1 if line else 0), 1)]
-            lines.append(f"{line} {head}".strip())
-            line, word = "", word[len(head) :]
+            lines += [line] if line else []
+            line, head = "", word[: max(width // 2, 1) if not word.isascii() else width]
+            lines.append(head)
+            word = word[len(head) :]
         if line and width_of(line) + 1 + width_of(word) > width:
             lines.append(line)
             line = word
