@@ -8,7 +8,6 @@ from pydantic import BaseModel
 
 from kdwatch.stages import settings
 from kdwatch.stages.prerun_settings import PrerunSettings
-from kdwatch.stages.prerun_settings import PrerunSettings
 
 MODEL_COMPUTE = ("device", "threads")
 """Settings of every model stage that do not change its output by more than rounding."""
