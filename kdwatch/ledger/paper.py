@@ -91,8 +91,7 @@ def with_paper_protocol(
     lacks: set[str] = set()
     for stage in report["stages"]:
         _restate(stage, series, by_id, cpu, cpu_s.get(stage["name"]), lacks)
-    totals = [s["energy_j"]["total"] for s in report["stages"]]
-    total = known_sum(totals)
+    total = known_sum(s["energy_j"]["total"] for s in report["stages"] if s["status"] != "reused")
     report.update(
         protocol="paper",
         total_j=total,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from textwrap import wrap
 from typing import Any
 
 from kdwatch.ledger.units import KWH_J, format_duration, format_energy, format_number, three_digits
 from kdwatch.rundir.text import clean
 
+WIDTH = 80
 MARKS = {"counter": "", "integrated": "", "estimated": "~", "imported": ""}
 
 
@@ -26,13 +28,17 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield "Warnings"
         for warning in report["warnings"]:
-            yield f"  {clean(warning['code'], 24)}: {clean(warning['text'], 300)}"
+            yield from _wrapped(f"{clean(warning['code'], 24)}: {clean(warning['text'], 300)}", "  ")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent if len(indent) > 2 else indent + "  ")
 
 
 def _head(report: Mapping[str, Any]) -> Iterator[str]:
     name = clean(report.get("name") or "", 40)
     parts = [clean(report.get("run_id"), 60), name, clean(report.get("regime") or "", 20), clean(report["status"], 20)]
-    yield "  ".join(p for p in parts if p)
+    yield from _wrapped("  ".join(p for p in parts if p), "")
     yield f"started {clean(report.get('started_at') or 'n/a', 30)}, {format_duration(report['duration_s'])}"
     if report.get("protocol") == "paper":
         yield "protocol: the paper's (docs/protocol.md)"
@@ -69,7 +75,7 @@ def _stage_notes(stage: Mapping[str, Any]) -> Iterator[str]:
         yield f"  not known: {', '.join(clean(m, 20) for m in stage['energy_j']['missing'])}"
     phases = ", ".join(f"{clean(k, 20)} {format_duration(v)}" for k, v in stage["phases_s"].items())
     if phases:
-        yield f"  {phases}"
+        yield from _wrapped(phases, "  ")
 
 
 def _watts(value: float | None) -> str:
@@ -83,15 +89,15 @@ def _per_token(value: float | None) -> str:
 
 
 def _devices(report: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{'DEVICE':<32} {'ENERGY':>10} {'UNATTRIB.':>10} {'SOURCE':<10} {'SCOPE':<9} COVER"
+    yield f"{'DEVICE':<31} {'ENERGY':>10} {'UNATTRIB.':>10} {'SOURCE':<10} {'SCOPE':<9} COVER"
     for device in report["devices"]:
         mark = MARKS.get(device["source"], "")
         energy = format_energy(device["total_j"])
         shown = mark + energy if device["total_j"] is not None else energy
         cover = f"{device['coverage']:.0%}" if device["coverage"] is not None else "n/a"
-        name = clean(device["name"], 32)
+        name = clean(device["name"], 31)
         yield (
-            f"{name:<32} {shown:>10} {format_energy(device['unattributed_j']):>10} {clean(device['source'], 10):<10}"
+            f"{name:<31} {shown:>10} {format_energy(device['unattributed_j']):>10} {clean(device['source'], 10):<10}"
             f" {clean(device['scope'], 9):<9} {cover:>5}"
         )
 
@@ -111,7 +117,7 @@ def _sums(report: Mapping[str, Any]) -> Iterator[str]:
         co2 = report["co2e_kg"]
         shown = "n/a" if co2 is None else f"{three_digits(co2 * 1000)} g" if co2 < 1 else f"{three_digits(co2)} kg"
         yield f"CO2e          {shown} at {report['grid_g_per_kwh']:g} g/kWh"
-        yield f"              {clean(report['grid_source'], 200)}"
+        yield from _wrapped(clean(report["grid_source"], 200), " " * 14)
 
 
 def _kwh(value: float | None) -> str:
@@ -137,7 +143,6 @@ def _reuse(report: Mapping[str, Any]) -> Iterator[str]:
     reuse = report["teacher_reuse"]
     if reuse:
         share = format_energy(reuse["teacher_j_share"])
-        yield (
-            f"teacher       E_teacher/N = {share}: {format_energy(reuse['teacher_j'])} over"
-            f" {reuse['reuse_count']} uses of artifact {clean(reuse['artifact'], 12)}"
-        )
+        count = reuse["reuse_count"] if reuse["reuse_count"] is not None else "n/a"
+        made = f"{format_energy(reuse['teacher_j'])} over {count} uses of artifact {clean(reuse['artifact'], 12)}"
+        yield f"teacher       E_teacher/N = {share}: {made}"
