@@ -35,7 +35,6 @@ def compare(reports: Sequence[Report], any_scope: bool = False) -> dict[str, Any
     problems = scope_problems(reports, scopes, common)
     if problems and not any_scope:
         raise UsageProblem(f"not comparable: {problems[0]}; --any-scope compares them all the same")
-    names = list(dict.fromkeys(stage["name"] for report in reports for stage in report["stages"]))
     return {
         "schema": 1,
         "runs": [_run(report, found, common) for report, found in zip(reports, scopes, strict=True)],
@@ -45,7 +44,7 @@ def compare(reports: Sequence[Report], any_scope: bool = False) -> dict[str, Any
             for report, found in zip(reports, scopes, strict=True)
         },
         "comparable": not problems,
-        "stages": [_stage(reports, name, common) for name in names],
+        "stages": [_stage(found, common) for found in rows(reports)],
         "total": _values([_sum_total(report, common) for report in reports], [_bound(report) for report in reports]),
         "warnings": warnings(reports, scopes, common, problems),
     }
@@ -136,12 +135,31 @@ def _bound(report: Report) -> float | None:
     return math.fsum(bounds) if bounds else None
 
 
-def _stage(reports: Sequence[Report], name: str, common: list[str]) -> dict[str, Any]:
-    found = [next((s for s in report["stages"] if s["name"] == name), None) for report in reports]
+def rows(reports: Sequence[Report]) -> list[list[Mapping[str, Any] | None]]:
+    """Stages that belong together: of one name, or the only ones of their kind in each run."""
+    found: list[list[Mapping[str, Any] | None]] = []
+    names = list(dict.fromkeys(stage["name"] for report in reports for stage in report["stages"]))
+    for name in names:
+        row = [next((s for s in report["stages"] if s["name"] == name), None) for report in reports]
+        alone = [_only_of_kind(report, next(s["kind"] for s in row if s)) for report in reports]
+        if None in row and None not in alone and any(stage in row for stage in alone):
+            row = alone
+        if row not in found:
+            found.append(row)
+    return found
+
+
+def _only_of_kind(report: Report, kind: str) -> Mapping[str, Any] | None:
+    stages = [stage for stage in report["stages"] if stage["kind"] == kind]
+    return stages[0] if len(stages) == 1 and kind not in ("custom", "other") else None
+
+
+def _stage(found: list[Mapping[str, Any] | None], common: list[str]) -> dict[str, Any]:
     energies = [None if stage is None else _sum(stage["energy_j"], common) for stage in found]
     bounds = [None if stage is None else stage["bound_j"] for stage in found]
     return {
-        "name": name,
+        "name": next(stage["name"] for stage in found if stage is not None),
+        "names": [None if stage is None else stage["name"] for stage in found],
         "kind": next(stage["kind"] for stage in found if stage is not None),
         **_values(energies, bounds),
         "status": [None if stage is None else stage["status"] for stage in found],

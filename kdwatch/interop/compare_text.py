@@ -23,7 +23,9 @@ def compare_lines(found: Mapping[str, Any]) -> Iterator[str]:
     head = "".join(f"{f'[{number}]':>{COLUMN}}" for number in range(1, len(runs) + 1))
     yield f"{'STAGE':<20}{head}"
     for stage in found["stages"]:
-        yield f"{clean(stage['name'], 20):<20}{_cells(stage)}"
+        names = {name for name in stage["names"] if name is not None}
+        label = stage["name"] if len(names) == 1 else stage["kind"]
+        yield f"{clean(label, 20):<20}{_cells(stage)}"
         if any(value is not None for value in stage["j_per_token"]):
             per_token = (f"{'n/a' if v is None else f'{v:.4g} J/token':>{COLUMN}}" for v in stage["j_per_token"])
             yield f"{'':<20}{''.join(per_token)}"

@@ -186,8 +186,8 @@ def test_power_gadget_cut_off_before_its_footer(read, logs) -> None:
 def test_trainer_state(read) -> None:
     state = {
         "best_metric": None, "global_step": 20, "max_steps": 40, "num_input_tokens_seen": 5000,
-        "log_history": [{"step": 10, "loss": 2.0, "epoch": 0.5}, {"step": 20, "loss": 1.5}, {"step": 20, "eval_loss": 1.6},
-                        {"step": 20, "train_runtime": 12.5}],
+        "log_history": [{"step": 10, "loss": 2.0, "epoch": 0.5}, {"step": 20, "loss": 1.5},
+                        {"step": 20, "eval_loss": 1.6}, {"step": 20, "train_runtime": 12.5}],
     }  # fmt: skip
     out = read(json.dumps(state, indent=2), "trainer_state.json")
     assert out["format"] == "trainer-state-json" and out["total_energy_j"] is None
