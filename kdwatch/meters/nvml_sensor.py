@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 import pynvml
 
 from kdwatch.meters.base import Device, Reading, SensorEvent
+from kdwatch.meters.nvml_fields import FieldReader
 
 ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 INSTANT = pynvml.NVML_FI_DEV_POWER_INSTANT
@@ -37,8 +39,6 @@ GONE = frozenset(
 )
 """Errors after which the handle is of no use."""
 
-_MEMBER_BY_TYPE = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal"}
-
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -60,21 +60,6 @@ class Sources:
         if self.counter:
             return "counter"
         return "integrated" if self.instant or self.average else None
-
-
-def field_value(value: Any) -> float | None:
-    """Number in an NVML field value; None where that field failed."""
-    if value.nvmlReturn != pynvml.NVML_SUCCESS:
-        return None
-    member = _MEMBER_BY_TYPE.get(value.valueType)
-    return getattr(value.value, member) if member else None
-
-
-def read_fields(handle: Any, fields: tuple[tuple[int, int], ...]) -> list[float | None]:
-    """Values of (field, scope) pairs in one call. Raises NVMLError where the call as a whole fails."""
-    if not fields:
-        return []
-    return [field_value(v) for v in pynvml.nvmlDeviceGetFieldValues(handle, fields)]
 
 
 def ask(call: Callable[..., Any], *args: Any) -> Any:
@@ -106,7 +91,7 @@ def probe(handle: Any, name: str) -> Sources:
 
 
 def _ask_fields(handle: Any, fields: tuple[tuple[int, int], ...]) -> list[float | None]:
-    found = ask(read_fields, handle, fields)
+    found = ask(FieldReader(fields).read, handle)
     return found if found is not None else [None] * len(fields)
 
 
@@ -134,9 +119,21 @@ class GpuSensor:
         self.events: deque[SensorEvent] = deque()
         self.limit_w = device.limit_w
         self.lost = False
-        self._last_j: float | None = None
+        self._reader = FieldReader(sources.fields)
+        self._all_fields = len(sources.fields) == 3
+        self._last_mj = -1.0
         self._retry_at = 0.0
         self._said: set[str] = set()
+
+    @property
+    def limit_w(self) -> float | None:
+        """Enforced power limit in watts, as last known."""
+        return self._limit_w
+
+    @limit_w.setter
+    def limit_w(self, watts: float | None) -> None:
+        self._limit_w = watts
+        self._most_mw = LIMIT_SLACK * watts / MILLI if watts else math.inf
 
     def read(self) -> Reading:
         """One reading. Never raises: what could not be read is None, and an event says why, once for each cause."""
@@ -146,16 +143,29 @@ class GpuSensor:
         try:
             if self.lost:
                 self.handle = pynvml.nvmlDeviceGetHandleByUUID(self.device.id)
-            raw = self._raw()
+            counter, instant, average = self._raw()
         except pynvml.NVMLError as problem:
             return self._failed(problem)
         ended = self.clock()
-        return self._checked(raw, began, ended)
+        if counter is not None and instant is not None and average is not None:
+            if self._sound(counter, instant, average) and ended - began <= SLOW_CALL_S:
+                self._last_mj = counter
+                t = (began + ended) / 2
+                return Reading(self.device.key, t, counter * MILLI, instant * MILLI, average * MILLI)
+        return self._checked(counter, instant, average, began, ended)
+
+    def _sound(self, counter: float, instant: float, average: float) -> bool:
+        """Whether all three are beyond doubt: the usual case, in few steps."""
+        most = self._most_mw
+        return counter >= self._last_mj and 0 < instant <= most and 0 < average <= most and not self.lost
 
     def _raw(self) -> tuple[float | None, float | None, float | None]:
         """Counter in mJ, instantaneous and averaged power in mW."""
+        if self._all_fields:
+            counter, instant, average = self._reader.read(self.handle)
+            return counter, instant, average
         sources, handle = self.sources, self.handle
-        values = iter(read_fields(handle, sources.fields))
+        values = iter(self._reader.read(handle) if sources.fields else ())
         counter = next(values) if sources.counter == "field" else None
         instant = next(values) if sources.instant == "field" else None
         average = next(values) if sources.average == "field" else None
@@ -175,8 +185,9 @@ class GpuSensor:
                 raise
             return None
 
-    def _checked(self, raw: tuple[float | None, float | None, float | None], began: float, ended: float) -> Reading:
-        counter, instant, average = raw
+    def _checked(
+        self, counter: float | None, instant: float | None, average: float | None, began: float, ended: float
+    ) -> Reading:
         if counter is None and instant is None and average is None:
             return self._failed(pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN))
         if self.lost:
@@ -186,18 +197,19 @@ class GpuSensor:
         joules = None if counter is None else counter * MILLI
         if joules is None and self.sources.counter:
             self._once("counter", "discarded", "energy counter gives no value: integrated power bridges the gap", t)
-        if joules is not None:
-            self._watch_counter(joules, ended)
+        if counter is not None:
+            self._watch_counter(counter, ended)
         if ended - began > SLOW_CALL_S:
             text = f"a call took {ended - began:.1f} s: its power readings are left out"
             self._once("slow", "discarded", text, ended)
             return Reading(self.device.key, ended, joules)
         return Reading(self.device.key, t, joules, self._power(instant, t, True), self._power(average, t, False))
 
-    def _watch_counter(self, joules: float, t: float) -> None:
-        if self._last_j is not None and joules < self._last_j:
-            self.say("reset", f"energy counter fell from {self._last_j:.0f} J to {joules:.0f} J (driver reload?)", t)
-        self._last_j = joules
+    def _watch_counter(self, millijoules: float, t: float) -> None:
+        if millijoules < self._last_mj:
+            fall = f"from {self._last_mj * MILLI:.0f} J to {millijoules * MILLI:.0f} J"
+            self.say("reset", f"energy counter fell {fall} (driver reload?)", t)
+        self._last_mj = millijoules
 
     def _power(self, milliwatts: float | None, t: float, instant: bool) -> float | None:
         kind = "instantaneous" if instant else "averaged"
