@@ -52,6 +52,10 @@ def reuse_range(regime: str, params_b: float) -> tuple[float, float] | None:
     return (float(row["n_star_low"][0]), float(row["n_star_high"][0])) if row.height else None
 
 
+TRUE_PARAMS_B = {1.0: 1.485, 7.0: 7.299, 13.0: 13.716, 32.0: 32.234}
+"""Billions of parameters of the OLMo-2 models that the study calls 1B, 7B, 13B and 32B."""
+
+
 def true_params_b(label_b: float) -> float:
-    """Billions of parameters of the OLMo-2 model that the study calls 1B, 7B, 13B or 32B; others as they are."""
-    return {1.0: 1.485, 7.0: 7.299, 13.0: 13.716, 32.0: 32.234}.get(float(label_b), label_b)
+    """Billions of parameters of the model behind the study's label; other sizes as they are."""
+    return TRUE_PARAMS_B.get(float(label_b), label_b)

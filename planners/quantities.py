@@ -13,7 +13,7 @@ G_PER_LB = 453.59237
 
 _NUMBER = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
 _POWER = re.compile(_NUMBER + r"\s*([mkMG]?[wW])")
-_ZERO = re.compile(r"[+-]?0*\.?0*\s*(mJ|J|kJ|MJ|GJ|Wh|kWh|MWh)", re.IGNORECASE)
+_ZERO = re.compile(r"[+-]?(?:0+\.?0*|\.0+)\s*(mJ|J|kJ|MJ|GJ|Wh|kWh|MWh)", re.IGNORECASE)
 _MASS = re.compile(_NUMBER + r"\s*(kg|g|t)\s*(?:co2e?)?", re.IGNORECASE)
 _KG = {"g": 1e-3, "kg": 1.0, "t": 1e3}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from planners.paper import true_params_b
+from planners.paper import TRUE_PARAMS_B, true_params_b
 
 BASE_J = 0.028
 COMPUTE_J = 0.0051
@@ -51,9 +51,14 @@ def teacher_j_per_served_token(row: dict[str, Any], batch: float) -> float | Non
 
 def with_lifecycle(table: pl.DataFrame, served_tokens: float | None, batch: float) -> pl.DataFrame:
     """Adds `j_serve` and `lifecycle_kwh` = training + served tokens · J / 3.6e6; null where serving is unknown."""
-    rows = table.select("student_params_b", "hardware", "source_kind", "j_per_served_token").iter_rows(named=True)
-    values = [j_per_served_token(row, batch) for row in rows] if served_tokens else [None] * table.height
-    served = table.with_columns(pl.Series("j_serve", values, dtype=pl.Float64))
+    if not served_tokens:
+        unknown = pl.lit(None, dtype=pl.Float64)
+        return table.with_columns(unknown.alias("j_serve"), unknown.alias("lifecycle_kwh"))
+    size = pl.col("student_params_b")
+    true_size = pl.when(pl.col("source_kind") == "paper").then(size.replace(TRUE_PARAMS_B)).otherwise(size)
+    covered = pl.col("hardware").str.contains("H100", literal=True) & (size >= SMALLEST_B)
+    law = pl.when(covered.fill_null(False)).then(BASE_J + true_size * (COMPUTE_J + WEIGHT_READ_J / batch))
+    served = table.with_columns(pl.coalesce("j_per_served_token", law).alias("j_serve"))
     return served.with_columns(
-        (pl.col("per_student_kwh") + pl.col("j_serve") * (served_tokens or 0.0) / 3.6e6).alias("lifecycle_kwh")
+        (pl.col("per_student_kwh") + pl.col("j_serve") * served_tokens / 3.6e6).alias("lifecycle_kwh")
     )

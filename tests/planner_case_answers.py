@@ -298,7 +298,8 @@ def _convert(case: Case) -> Facts:
 
 def _parse(case: Case) -> Facts:
     values: list[float | None] = []
-    errors, code = [], None
+    errors: list[int] = []
+    code: str | None = None
     for index, text in enumerate(case.input["text"]):
         try:
             values.append(energy_kwh(text))

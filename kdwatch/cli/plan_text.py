@@ -149,7 +149,7 @@ def _break_even(result: PlanResult) -> Iterator[str]:
     yield ""
     yield f"BREAK-EVEN REUSE against plain SFT of the same size ({result.interval_level:.0%} interval)"
     for entry in entries:
-        yield f"  {clean(entry.id, 24):<10} {_n_star(entry)}"
+        yield from _wrapped(f"  {clean(entry.id, 24):<10} {_n_star(entry)}", " " * 13)
 
 
 def _n_star(entry: BreakEven) -> str:

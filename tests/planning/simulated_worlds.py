@@ -2,8 +2,8 @@
 
     python tests/planning/simulated_worlds.py --worlds 500
 
-A world has a plain SFT and a KD method whose students cost a + b·P, a teacher, preprocessing and evaluation; its runs are
-drawn with noise, the planner sees only those, and its intervals at a size that nobody ran are held against the truth: the
+A world has a plain SFT and a KD method whose students cost a + b·P, a teacher, preprocessing and evaluation; its runs
+are drawn with noise, the planner sees only those, and its intervals are held against the truth: the
 energy of one further run, N* of the true means, and the quality of one further run. Two families break the model.
 """
 

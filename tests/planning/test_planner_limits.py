@@ -17,7 +17,8 @@ from planners.observations import Observations, load
 from planners.paper import table as paper_table
 
 CONTRACT = {
-    "schema", "feasible", "objective", "limits", "binding_limit", "slack_kwh", "reuse_n", "serve_tokens", "interval_level",
+    "schema", "feasible", "objective", "limits", "binding_limit", "slack_kwh", "reuse_n", "serve_tokens",
+    "interval_level",
     "warnings", "recommendation", "tie", "runner_up", "rejected", "unrated", "cheapest", "shortfall_kwh", "relaxations",
     "frontier", "break_even",
 }  # fmt: skip
@@ -280,7 +281,8 @@ def test_repeats_replace_the_assumed_spread(observe) -> None:
 
 
 def test_own_repeats_say_nothing_of_the_study_s_spread() -> None:
-    own = [{"id": f"{i}", "regime": "sft", "total_kwh": e, "quality": 0.5, "scope": "gpu+cpu_estimated", "teacher_kwh": 0.0}
+    plain = {"regime": "sft", "quality": 0.5, "scope": "gpu+cpu_estimated", "teacher_kwh": 0.0}
+    own = [plain | {"id": f"{i}", "total_kwh": e}
            for i, pair in enumerate(((10, 20), (30, 60))) for e in pair]  # fmt: skip
     from planners.schema import make_table
 

@@ -1,0 +1,158 @@
+"""`kdwatch plan` from outside: the documented answers, one line and exit 2 for bad input, 80 columns, the recipe."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kdwatch.cli.root import cli
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, ["plan", *args])
+
+
+def test_twenty_kwh_as_json() -> None:
+    done = run("--budget", "20kWh", "--frontier", "paper", "--json")
+    assert done.exit_code == 0
+    made = json.loads(done.stdout)
+    assert made["recommendation"]["id"] == "SFT-7B"
+    assert made["recommendation"]["predicted"]["total_kwh"] == 19.5
+    assert made["slack_kwh"] == pytest.approx(0.5)
+
+
+def test_infeasible_is_an_answer() -> None:
+    done = run("--budget", "18MJ", "--frontier", "paper", "--json")
+    assert done.exit_code == 0
+    made = json.loads(done.stdout)
+    assert (made["feasible"], made["cheapest"]["per_student_kwh"], made["shortfall_kwh"]) == (
+        False,
+        7.0,
+        pytest.approx(2.0),
+    )
+    assert "NOTHING FITS" in run("--budget", "5kWh", "--frontier", "paper").stdout
+
+
+def test_sources_may_follow_one_another() -> None:
+    study = str(ROOT / "tests" / "data" / "paper" / "paper_frontier.csv")
+    done = run("--budget", "20kWh", "--json", "--frontier", study, "paper")
+    assert json.loads(done.stdout)["sources"] == [study, "paper"]
+
+
+def test_without_runs_the_default_is_the_study() -> None:
+    assert json.loads(run("--budget", "20kWh", "--json").stdout)["recommendation"]["id"] == "SFT-7B"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--budget", "20kWh"],
+        ["--budget", "5kWh"],
+        ["--budget", "35kWh", "--predict", "--reuse", "20", "--region", "FRA", "--pue", "1.2", "--confidence", "0.9"],
+        ["--cost", "104", "--energy-price", "0.3", "--gpu-hour-price", "2", "--mean-gpu-w", "400"],
+        ["--min-quality", "0.8", "--serve-tokens", "1e9", "--hypervolume-reference", "45,0.6"],
+        ["--budget", "3kWh", "--co2", "100g", "--intensity", "300"],
+    ],
+)
+def test_text_fits_80_columns_and_has_no_escape_codes(args: list[str]) -> None:
+    done = run(*args, "--frontier", "paper")
+    assert done.exit_code == 0, done.output
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert "\x1b" not in done.stdout and "nan" not in done.stdout.lower().split()
+
+
+def test_the_chart_shows_frontier_budget_and_choice() -> None:
+    text = run("--budget", "20kWh", "--frontier", "paper").stdout
+    assert all(mark in text for mark in ("●", "○", "★", "budget 20.00", "kWh per student"))
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--budget", "20"], "no unit"),
+        (["--budget", "20kW"], "is a power"),
+        (["--budget", "nan"], "--budget"),
+        (["--budget", "-5kWh"], "negative"),
+        (["--min-quality", "high"], "--min-quality"),
+        (["--min-quality", "nan"], "min-quality"),
+        (["--reuse", "0"], "reuse"),
+        (["--co2", "5kg"], "region or intensity"),
+        (["--co2", "5kg", "--region", "FRAA"], "FRA (France)"),
+        (["--co2", "5kWh", "--region", "FRA"], "no mass"),
+        (["--objective", "cheap"], "max_quality"),
+        (["--scope", "gpu"], "no observation has scope"),
+        (["--sizes", "1,two", "--predict"], "--sizes"),
+        (["--hypervolume-reference", "45"], "no pair"),
+        (["--budget", "1kWh", "--program-budget", "9kWh", "--students", "3"], "give one"),
+        (["--frontier", "no-such-run"], "no-such-run"),
+        (["--frontier", "pyproject.toml"], "pyproject.toml"),
+        (["--budget", "5kWh", "--emit", "x.yaml"], "nothing fits"),
+        (["--budget", "20kWh", "--emit", "/no/such/dir/x.yaml"], "cannot be written"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(args: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    done = run(*args, "--frontier", "paper")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1 and words in done.stderr
+    assert done.stderr.startswith("kdwatch: ")
+
+
+@pytest.mark.parametrize(
+    ("args", "kinds"),
+    [
+        (["--budget", "20kWh"], ["prerun", "preprocess", "student.train", "teacher.evaluate", "evaluate"]),
+        (["--budget", "8kWh", "--reuse", "20"],
+         ["prerun", "preprocess", "teacher.cache_logits", "student.train", "teacher.evaluate", "evaluate"]),
+        (["--budget", "45kWh"], ["prerun", "preprocess", "student.train", "teacher.evaluate", "evaluate"]),
+    ],
+)  # fmt: skip
+def test_the_emitted_recipe_is_one_that_run_accepts(tmp_path: Path, args: list[str], kinds: list[str]) -> None:
+    from kdwatch.pipeline.recipe import load_recipe
+
+    path = tmp_path / "recipe.yaml"
+    done = run(*args, "--frontier", "paper", "--emit", str(path))
+    assert done.exit_code == 0 and str(path) in done.stderr
+    recipe = load_recipe(path)
+    assert [stage.uses for stage in recipe.stages] == kinds
+    assert recipe.budget is not None and recipe.name.startswith("plan-")
+
+
+def test_a_synthetic_recipe_generates_then_trains(tmp_path: Path) -> None:
+    from kdwatch.pipeline.recipe import load_recipe
+
+    table = tmp_path / "mine.csv"
+    table.write_text(
+        "regime,student_params_b,total_kwh,quality,max_new_tokens,teacher_batch\nsynthetic_sft,1,2,0.9,256,16\n"
+    )
+    path = tmp_path / "recipe.yaml"
+    done = run("--budget", "3kWh", "--frontier", str(table), "--emit", str(path))
+    assert done.exit_code == 2 and "--student-model" in done.stderr and "--data" in done.stderr
+    named = ["--student-model", "models/small", "--teacher-model", "models/large", "--data", "rows.jsonl"]
+    assert run("--budget", "3kWh", "--frontier", str(table), "--emit", str(path), *named).exit_code == 0
+    stages = {stage.name: stage for stage in load_recipe(path).stages}
+    assert stages["teacher"].settings["max_new_tokens"] == 256 and stages["teacher"].settings["batch_rows"] == 16
+    assert stages["student"].inputs["data"] == "teacher"
+
+
+def test_the_case_runner_agrees_on_every_case_and_tells_a_wrong_one(tmp_path: Path) -> None:
+    script, cases = ROOT / "tests" / "planner_cases.py", ROOT / "tests" / "data" / "planner_cases.json"
+    done = subprocess.run([sys.executable, script, cases], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    asked = json.loads(cases.read_text(encoding="utf-8"))
+    assert {case["id"]: set(case["expected"]) for case in asked} == {key: set(value) for key, value in answers.items()}
+    asked[1]["expected"]["energy_kwh"] = 7.1
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps(asked), encoding="utf-8")
+    done = subprocess.run([sys.executable, script, wrong], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1 and "A1: energy_kwh" in done.stderr
+    assert subprocess.run([sys.executable, script, tmp_path / "none"], capture_output=True, check=False).returncode == 2
