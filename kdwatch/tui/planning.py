@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from kdwatch.ledger.grid import intensity
 from kdwatch.ledger.units import KWH_J, parse_energy
 from kdwatch.rundir.errors import UsageProblem
 
@@ -24,6 +25,7 @@ def request_of(values: Mapping[str, str]) -> Any:
     """The planner's request. Raises UsageProblem naming the field."""
     from planners import PlanRequest
 
+    intensity(values.get("region") or None)
     request = PlanRequest(
         budget_kwh=_energy(values.get("budget", "")),
         min_quality=_number(values, "quality"),

@@ -46,9 +46,8 @@ def same_energy(frame, path: Path, t: float | None) -> None:
     assert frame.total_j == pytest.approx(totals.total_j, rel=1e-9)
     for row, stage in zip(frame.stages, totals.stages, strict=True):
         assert row.status == stage.status
-        assert row.energy_j == (
-            None if stage.energy_j["total"] is None else pytest.approx(stage.energy_j["total"], rel=1e-9)
-        )
+        energy = stage.energy_j["total"]
+        assert row.energy_j == (None if energy is None else pytest.approx(energy, rel=1e-9))
 
 
 def test_a_finished_run_shows_what_the_report_says(run: Path) -> None:

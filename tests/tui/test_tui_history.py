@@ -106,10 +106,11 @@ def test_total_is_a_gap_while_an_expected_device_is_silent_and_goes_on_when_it_i
 def test_rollups_of_earlier_segments_come_before_samples() -> None:
     """Buckets up to the checkpoint, samples after it; the total adds the means."""
     history = History([{"key": "a"}, {"key": "b"}])
-    buckets = {
-        k: [Bucket(i * 10.0, i * 10.0 + 9.9, w - 5, w + 5, w * 100, 100) for i in range(60)]
-        for k, w in (("a", 100), ("b", 40))
-    }
+
+    def rolled(w: float) -> list[Bucket]:
+        return [Bucket(i * 10.0, i * 10.0 + 9.9, w - 5, w + 5, w * 100, 100) for i in range(60)]
+
+    buckets = {"a": rolled(100.0), "b": rolled(40.0)}
     history.roll_up(buckets, until=600.0)
     for k in range(100):
         history.sample(Sample(600.0 + k * 0.1, "a", None, 100.0, None))

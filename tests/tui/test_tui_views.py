@@ -143,9 +143,12 @@ def test_axis_ends_at_a_round_number_above_the_peak(peak: float) -> None:
     assert peak <= top * (1 + 1e-12) and top <= peak * 1.34
 
 
+WATTS = st.floats(0, 100)
+
+
 @pytest.mark.parametrize("glyphs", [BRAILLE, BLOCK, ASCII], ids=lambda g: g.name)
 @given(
-    data=st.lists(st.none() | st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=60),
+    data=st.lists(st.none() | st.tuples(WATTS, WATTS), min_size=1, max_size=60),
     height=st.integers(1, 12),
 )
 def test_gaps_stay_gaps_and_values_leave_ink(glyphs, data, height: int) -> None:

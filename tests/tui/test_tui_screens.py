@@ -1,0 +1,358 @@
+"""What the screens do: freeze, zoom, units, control that asks, notices, hostile text, small terminals."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tui_live import live_run
+from tui_pilot import part, rows_of, running, text_on, until
+from tui_runs import Shape, make_run
+
+from kdwatch.rundir.control import take
+from kdwatch.settings import load
+from kdwatch.tui import hooks, keys
+from kdwatch.tui.frame import Notice
+from kdwatch.tui.screens.dialogs import AskScreen, ConfirmScreen
+from kdwatch.tui.view.line import text_of
+
+
+@pytest.fixture
+def run(own_home: Path) -> Path:
+    """A finished run of the user's own."""
+    return make_run(own_home / "runs" / "r1", Shape(gpus=2))
+
+
+async def test_units_walk_and_are_kept(run: Path) -> None:
+    """u: J to Wh; the next start begins with Wh, and config says who chose it."""
+    async with running(run) as (app, pilot):
+        assert "296 kJ" in part(app, "energy")
+        await pilot.press("u")
+        assert "82.2 Wh" in part(app, "energy")
+    settings = load()
+    assert settings["units"] == "Wh" and settings.sources["units"] == "chosen on the screen"
+    async with running(run) as (app, pilot):
+        assert "82.2 Wh" in part(app, "energy")
+
+
+async def test_co2e_is_the_reports(run: Path) -> None:
+    """The screen's kg CO2e equal those of `kdwatch report`: same grid, same PUE."""
+    from kdwatch.ledger.report import build_report
+
+    async with running(run) as (app, pilot):
+        await pilot.press("u", "u", "u")
+        kg = build_report(run)["co2e_kg"]
+        assert f"{kg * 1e3:.3g} gCO2e" in part(app, "energy")
+
+
+async def test_zoom_and_device_change_the_plot(run: Path) -> None:
+    """z walks the windows, d the devices; the title says which."""
+    async with running(run) as (app, pilot):
+        seen = []
+        for _ in range(4):
+            await pilot.press("z")
+            seen.append(part(app, "plot").splitlines()[0].rsplit("  ", 1)[-1])
+        assert seen == ["last 1 min", "all", "last 1 h", "last 10 min"]
+        await pilot.press("d")
+        assert "GPU 0" in part(app, "plot").splitlines()[0]
+        await pilot.press("D", "D")
+        assert "DRAM" in part(app, "plot").splitlines()[0]
+
+
+async def test_freeze_holds_the_picture_while_the_run_goes_on(tmp_path: Path) -> None:
+    """space: the header says frozen; the numbers stand still until space again."""
+    with live_run(tmp_path / "live") as writer:
+        async with running(tmp_path / "live", settings=load({"refresh": 0.2})) as (app, pilot):
+            writer.write_to(5.0)
+            await until(pilot, lambda: app.frame.t >= 5.0, "5 s")
+            await pilot.press("space")
+            before = part(app, "stages")
+            writer.write_to(20.0)
+            await until(pilot, lambda: app.frame.t >= 20.0, "20 s")
+            assert "frozen" in part(app, "header") and part(app, "stages") == before
+            await pilot.press("space")
+            await until(pilot, lambda: part(app, "stages") != before, "the newest")
+            assert "frozen" not in part(app, "header")
+
+
+@pytest.mark.parametrize(
+    ("key", "action", "field"),
+    [("s", "stop_stage", ("stage", "prerun")), ("x", "skip", ("stage", "prerun")), ("S", "stop", None)],
+)
+async def test_control_keys_ask_and_then_request(tmp_path: Path, key: str, action: str, field) -> None:
+    """The question names the process; no leaves no trace, yes leaves one request for the recorder."""
+    with live_run(tmp_path / "live") as writer:
+        writer.write_to(3.0)
+        async with running(tmp_path / "live") as (app, pilot):
+            await pilot.press(key)
+            assert isinstance(app.screen, ConfirmScreen)
+            asked = "".join(str(w.render()) for w in app.screen.query("Static"))
+            assert str(writer.stage_pid if field else writer.pid) in asked
+            await pilot.press("enter", "escape")
+            assert take(tmp_path / "live") == []
+            await pilot.press(key, "y")
+            requests = take(tmp_path / "live")
+            assert [r["action"] for r in requests] == [action]
+            assert field is None or requests[0][field[0]] == field[1]
+
+
+async def test_budget_is_only_ever_extended(tmp_path: Path) -> None:
+    """Less than now, and nonsense, are refused in the dialog; more is asked again and requested in joules."""
+    with live_run(tmp_path / "live") as writer:
+        writer.write_to(3.0)
+        async with running(tmp_path / "live") as (app, pilot):
+            await pilot.press("b", *"5kJ", "enter")
+            assert isinstance(app.screen, AskScreen)
+            for text in ("much", "-1kWh"):
+                app.screen.query_one("Input").value = text
+                await pilot.press("enter")
+                assert isinstance(app.screen, AskScreen)
+            app.screen.query_one("Input").value = "2kWh"
+            await pilot.press("enter")
+            assert isinstance(app.screen, ConfirmScreen)
+            await pilot.press("y")
+            assert take(tmp_path / "live")[0] | {"value": 7.2e6, "action": "extend_budget"} == {
+                "value": 7.2e6, "action": "extend_budget"}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["s", "x", "S", "b"])
+async def test_readonly_has_no_control_keys(tmp_path: Path, key: str) -> None:
+    """Off under --readonly: no dialog, no hint in the footer, no request."""
+    with live_run(tmp_path / "live") as writer:
+        writer.write_to(3.0)
+        async with running(tmp_path / "live", readonly=True) as (app, pilot):
+            await pilot.press(key)
+            assert len(app.screen_stack) == 2 and take(tmp_path / "live") == []
+            assert not any(k.control for k in app.keys_now("run"))
+
+
+@pytest.mark.parametrize("key", ["s", "S", "b"])
+async def test_control_of_a_finished_run_says_so(run: Path, key: str) -> None:
+    """Nothing to stop: a message, no dialog."""
+    async with running(run) as (app, pilot):
+        await pilot.press(key)
+        assert len(app.screen_stack) == 2 and take(run) == []
+        assert len(app._notifications) == 1
+
+
+async def test_quitting_a_live_run_says_that_it_goes_on(tmp_path: Path) -> None:
+    """q names the recorder's process and how to return; escape stays, enter leaves, nothing is requested."""
+    with live_run(tmp_path / "live") as writer:
+        writer.write_to(3.0)
+        async with running(tmp_path / "live") as (app, pilot):
+            await pilot.press("q")
+            said = "".join(str(w.render()) for w in app.screen.query("Static"))
+            assert "goes on" in said and str(writer.pid) in said and "kdwatch watch live" in said
+            await pilot.press("escape", "q", "enter")
+            assert app.return_value == 0
+        assert take(tmp_path / "live") == []
+
+
+HOSTILE = (
+    "[red]markup[/red] [/x]",
+    "\x1b[31mred\x1b]0;title\x07",
+    "abc\u202egnp.exe",
+    "x" * 10_000,
+    "日本語テスト" * 20,
+    "\udcff bad",
+)
+"""Names and log lines that must show as harmless text."""
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=str)
+async def test_hostile_names_and_logs_are_harmless(own_home: Path, size) -> None:
+    """Markup is shown, escape codes and bidi marks are gone, long text is cut, every row keeps its width."""
+    names = tuple(n.replace("\udcff", "\ufffd") for n in HOSTILE[:5])
+    log = "\n".join(HOSTILE).encode("utf-8", "surrogateescape") + b"\n\xff\xfe\x00\x1b[2J broken \r overwritten\n"
+    run = make_run(own_home / "runs" / "bad", Shape(names=names))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["name"], manifest["devices"][0]["name"] = HOSTILE[0], HOSTILE[1]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    async with running(run, size) as (app, pilot):
+        app.feed.log_path(names[0]).parent.mkdir(exist_ok=True)
+        (run / "logs" / "plain.log").write_bytes(log)
+        app.feed.log_path = lambda stage: run / "logs" / "plain.log"
+        for screen in keys.SCREENS:
+            app.show(screen)
+            await pilot.pause()
+            rows = rows_of(app)
+            text = "\n".join(rows)
+            assert not any(c in text for c in "\x1b\x07\u202e\x00\x9b")
+            assert len(rows) == size[1]
+        app.show("run")
+        await pilot.pause()
+        assert "[red]markup[/red]" in text_on(app)
+        app.show("log")
+        await until(pilot, lambda: "broken" in text_on(app) or "overwritten" in text_on(app), "the log")
+
+
+@pytest.mark.parametrize("size", [(39, 10), (20, 5), (4, 2), (1, 1)])
+async def test_too_small_says_what_is_needed(run: Path, size) -> None:
+    """One line, no crash; larger again, everything is back."""
+    async with running(run, size) as (app, pilot):
+        assert app.base_screen.query_one("#too-small").display
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert not app.base_screen.query_one("#too-small").display
+        assert "teacher logits" in part(app, "stages")
+
+
+async def test_resizing_at_any_time(run: Path) -> None:
+    """A storm of sizes on each screen ends in a whole picture."""
+    async with running(run) as (app, pilot):
+        for screen in keys.SCREENS:
+            app.show(screen)
+            for size in [(240, 60), (40, 10), (3, 3), (120, 12), (60, 50)]:
+                await pilot.resize_terminal(*size)
+        app.show("run")
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert "teacher logits" in part(app, "stages") and len(rows_of(app)) == 40
+
+
+async def test_a_hidden_screen_draws_nothing(tmp_path: Path) -> None:
+    """While Help is shown, frames come and the Run screen's parts stay as they were."""
+    with live_run(tmp_path / "live") as writer:
+        async with running(tmp_path / "live", settings=load({"refresh": 0.2})) as (app, pilot):
+            run_screen = app.base_screen
+            drawn = []
+            run_screen.show_frame = drawn.append
+            await pilot.press("question_mark")
+            drawn.clear()
+            seen = app.frames_shown
+            writer.write_to(4.0)
+            await until(pilot, lambda: app.frames_shown >= seen + 3, "three frames")
+            assert drawn == []
+
+
+async def test_notices_become_toasts_bell_and_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage that fails: one toast, one bell, and the user's command with the notice in its environment."""
+    out = tmp_path / "hooked"
+    script = "import os,pathlib; pathlib.Path(os.environ['HOOK_OUT']).write_text(os.environ['KDWATCH_NOTICE_TEXT'])"
+    monkeypatch.setenv("HOOK_OUT", str(out))
+    config = f"bell = true\nrefresh = 0.2\n[hooks]\nstage_failed = {json.dumps([sys.executable, '-c', script])}\n"
+    (tmp_path / "config.toml").write_text(config)
+    rung = []
+    with live_run(tmp_path / "live") as writer:
+        writer.write_to(3.0)
+        async with running(tmp_path / "live") as (app, pilot):
+            monkeypatch.setattr(app, "bell", lambda: rung.append(1))
+            writer.event("stage_ended", t=3.1, stage="prerun", status="failed", exit_code=7)
+            await until(pilot, lambda: rung and out.exists() and out.read_text(), "bell and hook")
+            assert out.read_text() == "stage prerun failed, exit code 7"
+            assert "exit code 7" in next(iter(app._notifications)).message
+
+
+def test_a_run_directory_cannot_name_a_hook() -> None:
+    """Only what the config file holds is called, and a missing program is no error."""
+    notice = Notice("stage_failed", "x", "error")
+    assert not hooks.call({}, notice, None)
+    assert not hooks.call({"stage_failed": ["/no/such/program"]}, notice, None)
+
+
+async def test_runs_lists_own_and_broken_ones_and_opens_them(own_home: Path) -> None:
+    """Newest first; a damaged one says why; enter opens, p plays, m marks for Compare."""
+    make_run(own_home / "runs" / "good", Shape())
+    broken = make_run(own_home / "runs" / "broken", Shape())
+    (broken / "manifest.json").write_text("{")
+    async with running(None) as (app, pilot):
+        await until(pilot, lambda: not app.base_screen.busy, "the list")
+        names = [r.run_id for r in app.base_screen.rows if not r.sample]
+        app.base_screen.at = names.index("broken")
+        await pilot.press("enter")
+        assert app.base_screen.NAME == "runs" and "damaged" in next(iter(app._notifications)).message
+        app.base_screen.at = names.index("good")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.frame is not None, "frame")
+        assert app.base_screen.NAME == "run" and not app.replaying
+        await pilot.press("1", "p")
+        await until(pilot, lambda: app.replaying and app.frame is not None, "replay")
+
+
+async def test_without_any_run_the_home_screen_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three commands to begin with, and the plan."""
+    monkeypatch.setattr("kdwatch.tui.runlist.sample_runs", list)
+    async with running(None) as (app, pilot):
+        await until(pilot, lambda: not app.base_screen.busy, "the list")
+        assert all(word in text_on(app) for word in ("kdwatch demo", "kdwatch run recipe.yaml", "kdwatch exec"))
+        await pilot.press("2")
+        assert app.base_screen.NAME == "runs"
+
+
+async def test_compare_puts_marked_runs_side_by_side(own_home: Path) -> None:
+    """Energy by stage, ratio to the first, and a word where the devices differ."""
+    make_run(own_home / "runs" / "one", Shape(gpus=1))
+    make_run(own_home / "runs" / "two", Shape(gpus=2, dram=False))
+    async with running(None) as (app, pilot):
+        await until(pilot, lambda: not app.base_screen.busy, "the list")
+        await pilot.press("m", "m", "3")
+        await until(pilot, lambda: app.base_screen.NAME == "compare" and app.base_screen.reports, "reports")
+        await pilot.pause()
+        text = text_on(app)
+        assert "teacher logits" in text and " x " in text and "not the same devices" in text
+
+
+async def test_plan_screen_gives_the_studys_answer() -> None:
+    """20 kWh: SFT at 7B, 19.50 kWh, 0.50 left; 5 kWh: nothing fits, cheapest 7.00, 2.00 short."""
+    async with running(None, screen="plan") as (app, pilot):
+        screen = app.base_screen
+        await until(pilot, lambda: screen.plan is not None, "the plan")
+        await pilot.pause()
+        text = text_on(app)
+        assert "SFT-7B" in text and "19.50 kWh" in text and "0.50 kWh" in text
+        assert "(" in "".join(text_of(line) for line in screen.query_one("#chart").lines)
+        await pilot.press("e")
+        app.screen.query_one("#field-budget").value = "5kWh"
+        before = screen.plan
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.plan is not before, "the new plan")
+        await pilot.pause()
+        text = text_on(app)
+        assert "nothing fits" in text and "7.00 kWh, 2.00 kWh short" in text
+
+
+async def test_plan_form_refuses_in_one_line() -> None:
+    """Watts for an energy, an unknown region: the dialog says so and stays."""
+    async with running(None, screen="plan") as (app, pilot):
+        await until(pilot, lambda: app.base_screen.plan is not None, "the plan")
+        await pilot.press("e")
+        for field, value in (("budget", "20kW"), ("region", "FRX"), ("reuse", "1.5")):
+            app.screen.query_one(f"#field-{field}").value = value
+            await pilot.press("enter")
+            answer = str(app.screen.query_one("#answer").render())
+            assert app.screen.query_one("#answer").has_class("wrong") and "\n" not in answer
+            app.screen.query_one(f"#field-{field}").value = ""
+
+
+async def test_log_finds_follows_and_wraps(own_home: Path) -> None:
+    """The log of the stage; find goes to the line, end follows, wrapped lines lose nothing."""
+    text = "".join(f"line {i} {'x' * (200 if i == 30 else 5)}\n" for i in range(2000))
+    run = make_run(own_home / "runs" / "r", Shape(log=text))
+    async with running(run, (80, 24)) as (app, pilot):
+        await pilot.press("home", "n", "n", "5")
+        await until(pilot, lambda: "line 1999" in text_on(app), "the end of the log")
+        await pilot.press("slash", *"line 30 ", "enter")
+        await pilot.pause()
+        assert "line 30 xxx" in text_on(app) and "following" not in part(app, "header")
+        cut_off = text_on(app).count("x")
+        await pilot.press("w")
+        await pilot.pause()
+        assert text_on(app).count("x") > cut_off
+        await pilot.press("f")
+        await pilot.pause()
+        assert "line 1999" in text_on(app)
+
+
+async def test_replay_keys_move_the_clock(run: Path) -> None:
+    """n, full stop, comma, g: the header's time follows."""
+    async with running(run, replay=True) as (app, pilot):
+        await pilot.press("space")
+        await until(pilot, lambda: app.frame.replay.paused, "pause")
+        for key, t in (("n", 5.0), ("n", 30.0), ("full_stop", 40.0), ("comma", 30.0), ("N", 5.0)):
+            await pilot.press(key)
+            await until(pilot, lambda t=t: app.frame.t == pytest.approx(t, abs=0.01), f"{key} to {t}")
+        await pilot.press("g", *"50%", "enter")
+        await until(pilot, lambda: app.frame.t == pytest.approx(app.frame.replay.end_t / 2, abs=0.01), "the middle")
+        assert "replay paused" in part(app, "header")
