@@ -36,6 +36,7 @@ class Ledger:
         self.teacher_reuse: dict[str, Any] | None = None
         self.idle_w: dict[str, float] = {}
         self.budget_j: float | None = number(manifest.get("budget_j"))
+        self.cpus = cpu_count(manifest)
         self.last_t = 0.0
         self.ended_t: float | None = None
         for entry in manifest.get("warnings", []):
@@ -113,7 +114,7 @@ class Ledger:
 
     def _sensor(self, event: Mapping[str, Any], t: float) -> None:
         key, what, text = (str(event.get(k) or "") for k in ("device", "what", "text"))
-        if key in self.devices and what:
+        if key in self.devices and what and what != "recovered":
             self.devices[key].note(what, t)
         code = {"lost": "sensor_lost", "reset": "counter_reset"}.get(what, what)
         if code and what != "recovered":
@@ -185,6 +186,13 @@ _ACTIONS = {
     "run_started": Ledger._clock,
     "control": Ledger._control,
 }
+
+
+def cpu_count(manifest: Mapping[str, Any]) -> float | None:
+    """Logical CPUs of the machine as recorded."""
+    counts = [number(d["details"].get("cpus")) for d in manifest["devices"]]
+    known = next((c for c in counts if c), None)
+    return known or number(mapping(manifest.get("hardware")).get("cores"))
 
 
 def text_or_none(value: Any) -> str | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from kdwatch.ledger.accounts import Account, Boundary, Open
 from kdwatch.ledger.correction import AGE_S as AVERAGE_AGE_S
 from kdwatch.ledger.correction import Correction
 from kdwatch.ledger.counter import CounterTrack
@@ -19,6 +20,8 @@ KEPT_S = 6.0
 """Readings are kept for this long: the edges of `HORIZON_S` ago need what was before them."""
 LIMIT_FACTOR = 1.2
 """Power above this multiple of the enforced limit is no power (notes: first samples far above the board's limit)."""
+COUNTER_FACTOR = 2.0
+"""A counter that runs faster than this multiple of the limit lies (its steps are further off than any spike)."""
 LARGEST_W = {"gpu": 3000.0, "cpu": 2000.0, "dram": 1000.0, "ram_estimated": 1000.0, "other": 20000.0}
 """Largest believable power by kind, where a device states no limit."""
 INSTANT_AGE_S = 0.008
@@ -31,47 +34,6 @@ NVML_REFRESH_S = 0.1
 """NVML counters update every 20 to 100 ms."""
 
 
-@dataclass(slots=True)
-class Account:
-    """What one owner (a stage, or nobody) used of one device."""
-
-    joules: float = 0.0
-    bridged_j: float = 0.0
-    time_s: float = 0.0
-    uncovered_s: float = 0.0
-    variance: float = 0.0
-    power_j: float = 0.0
-    average_j: float = 0.0
-    power_s: float = 0.0
-    peak_w: float | None = None
-    flags: list[str] = field(default_factory=list)
-
-    def flag(self, code: str) -> None:
-        """Note a fault once."""
-        if code not in self.flags:
-            self.flags.append(code)
-
-
-@dataclass(slots=True)
-class Boundary:
-    """From `t` on the device belongs to `owner` (None: nobody); `shared` names those who claim it together."""
-
-    t: float
-    owner: str | None
-    shared: tuple[str, ...] = ()
-    start: bool = False
-    """The first reading: opens an account if no stage did."""
-
-
-@dataclass(slots=True)
-class Open:
-    """The interval that is going on."""
-
-    level: Level
-    owner: str | None
-    shared: tuple[str, ...]
-
-
 class DeviceTrack:
     """Readings and boundaries in, accounts out. Costs a few microseconds a reading."""
 
@@ -82,7 +44,7 @@ class DeviceTrack:
         self.source = str(spec.get("source") or "integrated")
         limit = positive(spec.get("limit_w"))
         self.largest_w = LIMIT_FACTOR * limit if limit else LARGEST_W.get(self.kind, 20000.0)
-        self._zero_is_missing = self.kind == "gpu" and not imported
+        self._zero_is_missing = self.kind in ("gpu", "other") and not imported
         window = positive(spec.get("average_window_s")) or 0.0
         period = positive(spec.get("period_s")) or 0.0
         age = INSTANT_AGE_S if self.kind in ("gpu", "other") and not imported else 0.0
@@ -93,7 +55,7 @@ class DeviceTrack:
         self.counter = CounterTrack(
             self._signal,
             self._flag,
-            self.largest_w,
+            COUNTER_FACTOR / LIMIT_FACTOR * self.largest_w if limit else self.largest_w,
             positive(spec.get("wrap_j")),
             positive(spec.get("refresh_s")) or self._usual_refresh(),
         )
@@ -237,9 +199,7 @@ class DeviceTrack:
             account.power_j += max(0.0, level.power_j - before.power_j)
             account.power_s += level.t - before.t
         account.average_j += max(0.0, level.average_j - before.average_j)
-        peak = self._signal().highest(max(before.t, self._peak_to), level.t)
-        if peak is not None:
-            account.peak_w = peak if account.peak_w is None else max(account.peak_w, peak)
+        account.see_peak(self._signal().highest(max(before.t, self._peak_to), level.t))
         for t, code in flags:
             if t <= level.t:
                 account.flag(code)
@@ -289,11 +249,13 @@ class DeviceTrack:
         if self.pending:
             before = min(before, self.pending[0].t - KEPT_S)
         if self.open is not None:
-            peak = self._signal().highest(max(self.open.level.t, self._peak_to), before)
+            account = self.accounts.setdefault(self.open.owner, Account())
+            account.see_peak(self._signal().highest(max(self.open.level.t, self._peak_to), before))
             self._peak_to = max(self._peak_to, before)
-            if peak is not None:
-                account = self.accounts.setdefault(self.open.owner, Account())
-                account.peak_w = peak if account.peak_w is None else max(account.peak_w, peak)
+            for t, code in self._flags:
+                if t <= before:
+                    account.flag(code)
+            self._flags = [f for f in self._flags if f[0] > before]
         for track in (self.counter, self.power, self.average, self.correction):
             if track is not None:
                 track.prune(before)

@@ -127,6 +127,8 @@ def _stage(s: StageTotals) -> dict[str, Any]:
         "net_energy_j": s.net_energy_j,
         "bound_j": s.bound_j,
         "shared_j": s.shared_j,
+        "cpu_s": s.cpu_s,
+        "cpu_process_j": s.cpu_process_j,
         "artifacts": [dict(a) for a in s.artifacts],
         "devices": [_device(d) for d in s.devices],
     }

@@ -29,6 +29,8 @@ class Stage:
     reused_from: dict[str, Any] | None = None
     progress: dict[str, Any] = field(default_factory=dict)
     artifacts: list[dict[str, Any]] = field(default_factory=list)
+    cpu_s: float | None = None
+    """CPU seconds as the recorder took them at the end, all windows together."""
 
     @property
     def running(self) -> bool:
@@ -123,6 +125,9 @@ class StageBook:
         stage = self._stage(name, {})
         code = event.get("exit_code")
         stage.exit_code = code if isinstance(code, int) and not isinstance(code, bool) else None
+        cpu_s = event.get("cpu_s")
+        if isinstance(cpu_s, int | float) and not isinstance(cpu_s, bool) and 0 <= cpu_s < 1e12:
+            stage.cpu_s = (stage.cpu_s or 0.0) + cpu_s
         status = event.get("status")
         stage.status = status if status in OVER else ("completed" if stage.exit_code == 0 else "failed")
         return self._close(stage, t)

@@ -28,7 +28,7 @@ Accounts = dict[str, dict[str | None, Account]]
 def build_totals(ledger: Ledger, end: float) -> Totals:
     """The whole snapshot at run time `end`."""
     accounts: Accounts = {key: track.accounts_at(track.end(end)) for key, track in ledger.devices.items()}
-    counted = counted_devices(ledger, accounts)
+    counted = counted_devices(ledger)
     warnings = list(ledger.warnings.found)
     devices = tuple(_device(ledger, key, accounts[key], end) for key in ledger.devices)
     total = known_sum(d.total_j for d in devices if d.key in counted)
@@ -57,21 +57,22 @@ def known_sum(values: Iterable[float | None]) -> float | None:
     return math.fsum(known) if known else None
 
 
-def counted_devices(ledger: Ledger, accounts: Accounts) -> set[str]:
-    """Keys whose energy enters totals: measured dram leaves estimated RAM out; a process-tree share stands
-    beside the package, never in it."""
-    have = {key for key, of in accounts.items() if ledger.devices[key].known}
-    dram = any(ledger.devices[k].kind == "dram" for k in have)
-    whole_cpu = any(
-        ledger.devices[k].kind == "cpu" and ledger.devices[k].spec.get("scope") != "process_tree" for k in have
-    )
-    counted = set()
-    for key in ledger.devices:
-        track = ledger.devices[key]
-        beside = track.kind == "cpu" and track.spec.get("scope") == "process_tree" and whole_cpu
-        if not beside and not (track.kind == "ram_estimated" and dram):
-            counted.add(key)
-    return counted
+def counted_devices(ledger: Ledger) -> set[str]:
+    """Keys whose energy enters totals. Left out, and shown beside: estimated RAM where dram is measured; a
+    process-tree share where the whole CPU is there; CPU and memory where a module's counter holds them."""
+    known = [t for t in ledger.devices.values() if t.known]
+    module = any(t.spec.get("scope") == "module" for t in known)
+    dram = any(t.kind == "dram" for t in known)
+    whole_cpu = any(t.kind == "cpu" and t.spec.get("scope") != "process_tree" for t in known)
+
+    def beside(track: DeviceTrack) -> bool:
+        if track.kind in ("cpu", "dram", "ram_estimated") and module:
+            return True
+        if track.kind == "ram_estimated":
+            return dram
+        return track.kind == "cpu" and track.spec.get("scope") == "process_tree" and whole_cpu
+
+    return {key for key, track in ledger.devices.items() if not beside(track)}
 
 
 def source_of(track: DeviceTrack, account: Account | None) -> str:
@@ -234,7 +235,20 @@ def _stage(
         phase=stage.phase if stage.running else None,
         shared_j=math.fsum(a.joules for key in counted if (a := accounts[key].get(f"shared:{stage.name}")) is not None),
         artifacts=tuple(stage.artifacts),
+        cpu_s=stage.cpu_s,
+        cpu_process_j=process_tree_j(ledger, stage, energy["cpu"], duration),
     )
+
+
+def process_tree_j(ledger: Ledger, stage: Stage, cpu_j: float | None, duration: float | None) -> float | None:
+    """Share of the CPU's energy by the stage's own CPU time, exited children included: an estimate.
+
+    E_cpu x cpu_s / (duration x CPUs), at most E_cpu. None where CPU time, number of CPUs or energy is unknown.
+    """
+    cpus = ledger.cpus
+    if stage.cpu_s is None or cpu_j is None or not cpus or not duration:
+        return None
+    return cpu_j * min(1.0, stage.cpu_s / (duration * cpus))
 
 
 def energy_groups(devices: Iterable[StageDevice]) -> dict[str, Any]:

@@ -81,6 +81,10 @@ class StageTotals:
     shared_j: float = 0.0
     """Energy of this stage's devices while another stage claimed them too: flagged, in `unattributed`."""
     artifacts: tuple[dict[str, Any], ...] = ()
+    cpu_s: float | None = None
+    """CPU seconds of the stage's processes, exited ones included."""
+    cpu_process_j: float | None = None
+    """Estimated share of `energy_j["cpu"]` by that CPU time, beside the whole."""
 
 
 @dataclass(frozen=True, slots=True)
