@@ -72,7 +72,10 @@ def forecast(points: Sequence[tuple[float, float]], total_steps: float, level: f
     if len(usable) < 2 or total_steps <= 0:
         return Forecast("insufficient", used=used, progress=progress)
     recent = since_change(usable)
-    rate, se = slope(recent)
+    try:
+        rate, se = slope(recent)
+    except OverflowError:
+        return Forecast("insufficient", used=used, progress=progress)
     left = total_steps - usable[-1][0]
     intervals = len(recent) - 1
     half = math.hypot(two_sided(level, max(1, intervals - 1)) * se * left, DRIFT * rate * left)

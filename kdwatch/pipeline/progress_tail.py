@@ -71,12 +71,18 @@ def _baseline(raw: dict[str, Any]) -> dict[str, Any] | None:
     return {"idle_w": known, "duration_s": _finite(raw.get("duration_s"))} if known else None
 
 
+def _model(raw: dict[str, Any]) -> dict[str, Any] | None:
+    role, params = raw.get("role"), _count(raw.get("params"))
+    return {"role": role, "params": params} if role in ("student", "teacher") and params else None
+
+
 CHECKS: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
     "progress": _progress,
     "phase": _phase,
     "quality": _quality,
     "warning": _warning,
     "baseline": _baseline,
+    "model": _model,
 }
 """Events that a stage may report, and what is taken of each. The recorder's own events cannot be forged."""
 

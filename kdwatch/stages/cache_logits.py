@@ -31,7 +31,7 @@ def work(settings: CacheSettings, stage: Stage) -> None:
 
     progress.phase("load")
     device = compute.pick_device(settings)
-    model = models.load_model(settings.teacher, settings, device, dtype=compute.DTYPES[settings.dtype])
+    model = models.load_model(settings.teacher, settings, device, dtype=compute.DTYPES[settings.dtype], role="teacher")
     models.real_vocabulary(model, tokenizer, "teacher")
     progress.phase("work")
     writer = CacheWriter(stage.need_output(), layout, data, settings)

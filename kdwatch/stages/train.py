@@ -34,7 +34,9 @@ def work(settings: TrainSettings, stage: Stage) -> None:
     student = models.model_directory(settings.student, settings.revision, weights=True)
     output = stage.need_output()
     checkpoints = Checkpoints(output, fingerprint(settings, data, cache, models.weights_hash(student)))
-    model = models.load_model(settings.student, settings, device, dtype=compute.DTYPES[settings.weights], train=True)
+    model = models.load_model(
+        settings.student, settings, device, dtype=compute.DTYPES[settings.weights], train=True, role="student"
+    )
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     objective = _objective(settings, model, cache, data, student, device)

@@ -39,7 +39,9 @@ class TransformersEngine:
     def __init__(self, settings: GenerateSettings, data: TokenSet) -> None:
         self.settings = settings
         device = compute.pick_device(settings)
-        model = models.load_model(settings.teacher, settings, device, dtype=compute.DTYPES[settings.dtype])
+        model = models.load_model(
+            settings.teacher, settings, device, dtype=compute.DTYPES[settings.dtype], role="teacher"
+        )
         known = data.meta["vocabulary"]
         self.decoder = Decoder(model, known["size"], known["eos"], known["pad"], device)
 

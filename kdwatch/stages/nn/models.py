@@ -10,15 +10,24 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from kdwatch import progress
 from kdwatch.stages.data.tokenizer import FILES, TextTokenizer, model_directory
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import ModelSettings
 
 
 def load_model(
-    name: str, settings: ModelSettings, device: torch.device, *, dtype: torch.dtype, train: bool = False
+    name: str,
+    settings: ModelSettings,
+    device: torch.device,
+    *,
+    dtype: torch.dtype,
+    train: bool = False,
+    role: str | None = None,
 ) -> Any:
     """A causal LM from a local path or the hub, on `device`; for a teacher without gradients and in eval mode.
+
+    With `role` (`student`, `teacher`) its number of parameters is reported as an event.
 
     Raises StageProblem where it is missing, torn, or needs code that the recipe does not allow.
     """
@@ -42,6 +51,8 @@ def load_model(
             f"model: {folder} cannot be loaded ({_first_line(error)}): check or fetch it again"
         ) from None
     model = model.to(device)
+    if role is not None:
+        progress.emit("model", role=role, params=sum(p.numel() for p in model.parameters()))
     if not train:
         model.requires_grad_(False)
         model.eval()
