@@ -147,12 +147,13 @@ class GpuSensor:
         except pynvml.NVMLError as problem:
             return self._failed(problem)
         ended = self.clock()
-        if counter is not None and instant is not None and average is not None:
-            if self._sound(counter, instant, average) and ended - began <= SLOW_CALL_S:
-                self._last_mj = counter
-                t = (began + ended) / 2
-                return Reading(self.device.key, t, counter * MILLI, instant * MILLI, average * MILLI)
-        return self._checked(counter, instant, average, began, ended)
+        if counter is None or instant is None or average is None or ended - began > SLOW_CALL_S:
+            return self._checked(counter, instant, average, began, ended)
+        if not self._sound(counter, instant, average):
+            return self._checked(counter, instant, average, began, ended)
+        self._last_mj = counter
+        t = (began + ended) / 2
+        return Reading(self.device.key, t, counter * MILLI, instant * MILLI, average * MILLI)
 
     def _sound(self, counter: float, instant: float, average: float) -> bool:
         """Whether all three are beyond doubt: the usual case, in few steps."""
