@@ -61,8 +61,14 @@ def read_stage() -> tuple[Stage, dict[str, object]]:
     return Stage(config["name"], inputs, Path(output) if output else None), config.get("settings") or {}
 
 
+THREADS_SLEEP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+"""Threads that wait for work sleep instead of spinning: spinning takes energy, and on a shared machine most of the time."""
+
+
 def run_stage(kind: type[S], work: Callable[[S, Stage], None]) -> None:
     """Run `work` and end the process: 0 done, 143 stopped, 2 bad input, 1 anything else."""
+    for name, value in THREADS_SLEEP.items():
+        os.environ.setdefault(name, value)
     sys.exit(_guarded(kind, work))
 
 
