@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from kdwatch.rundir.errors import UsageProblem
+
 EVERYWHERE = "*"
 """A key of every screen."""
 
@@ -131,14 +133,14 @@ def remapped(keymap: Mapping[str, str]) -> tuple[Key, ...]:
     """The table with the user's keys put in.
 
     Raises:
-        ValueError: an unknown id, a ctrl key, or one key with two meanings; the text says which.
+        UsageProblem: an unknown id, a ctrl key, or one key with two meanings; the text says which.
     """
     known = {k.id for k in KEYS}
     for name, keys in keymap.items():
         if name not in known:
-            raise ValueError(f"keys.{name}: no such key; one of {', '.join(sorted(known))}")
+            raise UsageProblem(f"config file: keys.{name}: no such key; one of {', '.join(sorted(known))}")
         if not isinstance(keys, str) or not keys.strip():
-            raise ValueError(f"keys.{name}: a key name or several with commas, not {keys!r}")
+            raise UsageProblem(f"config file: keys.{name}: a key name or several with commas, not {keys!r}")
     table = tuple(replace(k, keys=_joined(keymap[k.id])) if k.id in keymap else k for k in KEYS)
     _check(table)
     return table
@@ -157,13 +159,15 @@ def _check(table: Iterable[Key]) -> None:
     for key in table:
         for name in key.keys.split(","):
             if name.startswith("ctrl+") and name not in ("ctrl+p", "ctrl+q"):
-                raise ValueError(f"keys.{key.id}: {name}: terminals and tmux take ctrl keys; use another")
+                raise UsageProblem(
+                    f"config file: keys.{key.id}: {name}: terminals and tmux take ctrl keys; use another"
+                )
             for screen in SCREENS:
                 if not key.applies(screen):
                     continue
                 other = seen.setdefault((screen, name), key.id)
                 if other != key.id:
-                    raise ValueError(f"keys.{key.id}: {shown(name)} already means {other}")
+                    raise UsageProblem(f"config file: keys.{key.id}: {shown(name)} already means {other}")
 
 
 def for_screen(screen: str, table: Iterable[Key] = KEYS, *, replay: bool = False, readonly: bool = False) -> list[Key]:
@@ -176,7 +180,7 @@ def for_screen(screen: str, table: Iterable[Key] = KEYS, *, replay: bool = False
 
 def markdown(table: Iterable[Key] = KEYS) -> str:
     """The table of keys for docs/screens.md."""
-    lines = ["| Key | Name in config | What it does | Where |", "|---|---|---|---|"]
+    lines = ["| Key | Name in the config file | What it does | Where |", "|---|---|---|---|"]
     for key in table:
         where = "everywhere" if EVERYWHERE in key.screens else ", ".join(key.screens)
         where += " (recordings)" if key.replay else ""
@@ -184,3 +188,7 @@ def markdown(table: Iterable[Key] = KEYS) -> str:
         keys = " ".join(f"`{shown(k)}`" for k in key.keys.split(","))
         lines.append(f"| {keys} | `{key.id}` | {key.help} | {where} |")
     return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
