@@ -19,8 +19,9 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from _stages(report)
     yield ""
-    yield from _devices(report)
-    yield ""
+    if report["devices"]:
+        yield from _devices(report)
+        yield ""
     yield from _sums(report)
     yield from _quality(report)
     yield from _reuse(report)

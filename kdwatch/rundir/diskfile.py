@@ -67,6 +67,11 @@ class AppendFile:
         self._mid_line = self._failing = False
         return True
 
+    @property
+    def waiting(self) -> bool:
+        """Whether data is in memory that the disk has refused."""
+        return bool(self._held)
+
     def retry(self) -> bool:
         """Try again what waits; True when nothing waits afterwards."""
         return self.write(b"") if self._held else True

@@ -20,7 +20,7 @@ def power_history(run: Path, devices: Iterable[Mapping[str, Any]], max_points: i
     rolled = _rollups(run, found)
     roller = Roller(powers_by_key(devices), FINE_S)
     for stream, numbers in layout.segments(run).items():
-        if stream == layout.INFO:
+        if layout.is_info(stream):
             continue
         for number in sorted(set(numbers) - rolled):
             for parser, t, cells in parse_rows(read_lines(numbers[number])):

@@ -12,12 +12,17 @@ CHECKPOINTS = "checkpoints"
 ROLLUPS = "rollups.jsonl"
 FOLDERS = (SAMPLES, CHECKPOINTS, "progress", "stages", "logs", "control")
 INFO = "info"
-"""Stream of slow facts; it holds no power or energy."""
+"""Streams of slow facts are called `info` or `info_METER`; they hold no power or energy."""
 
 _SEGMENT = re.compile(r"([A-Za-z][\w.-]*)-(\d{6,})\.csv(\.gz)?")
 _CHECKPOINT = re.compile(r"(\d{6,})\.json")
 SUFFIXES = ("_avg_w", "_j", "_w")
 """Column suffixes, the longest first: averaged power, counter, instantaneous power."""
+
+
+def is_info(stream: str) -> bool:
+    """Whether a stream holds slow facts."""
+    return stream == INFO or stream.startswith(f"{INFO}_")
 
 
 def segment_name(stream: str, number: int) -> str:

@@ -52,7 +52,7 @@ class RunReader:
         found = layout.segments(self.path)
         samples: list[Sample] = []
         for name, numbers in found.items():
-            if name != layout.INFO:
+            if not layout.is_info(name):
                 samples += self._stream(name).read(numbers)
         samples.sort(key=lambda s: s.t)
         events = self._events.read()
@@ -70,15 +70,16 @@ class RunReader:
             self._streams[name] = StreamTail(self._after)
         return self._streams[name]
 
-    def info(self) -> dict[str, Any]:
-        """The newest slow facts by column (`g0_memory_b`, ...), with `t_s`; empty where there are none."""
-        numbers = layout.segments(self.path).get(layout.INFO, {})
-        for number in sorted(numbers, reverse=True):
-            rows = list(parse_rows(read_lines(numbers[number])))
-            if rows:
-                parser, t, cells = rows[-1]
-                return {"t_s": t, **dict(zip(parser.columns[1:], cells[1:], strict=True))}
-        return {}
+    def info(self, until: float | None = None) -> dict[str, Any]:
+        """The newest slow facts by column (`g0_memory_b`, ...), with `t_s`, of all meters; of run time `until` if
+        given. Empty where there are none. Values are text as recorded."""
+        found: dict[str, Any] = {}
+        for name, numbers in layout.segments(self.path).items():
+            if layout.is_info(name):
+                row = _newest_row(numbers, until)
+                row["t_s"] = max(row.get("t_s", 0.0), found.get("t_s", 0.0))
+                found |= row
+        return found
 
     def iter_events(self, offset: int = 0) -> Iterator[dict[str, Any]]:
         """Every readable event from a byte offset on, in the order written."""
@@ -89,7 +90,7 @@ class RunReader:
     ) -> Iterator[Sample]:
         """Readings in order of time, of one stream or all, `start <= t <= end`, of segments numbered above `after`."""
         found = layout.segments(self.path)
-        names = [n for n in found if n != layout.INFO and stream in (None, n)]
+        names = [n for n in found if not layout.is_info(n) and stream in (None, n)]
         merged = heapq.merge(*(self._of_stream(found[n], start, end, after) for n in names), key=lambda s: s.t)
         yield from merged
 
@@ -175,6 +176,16 @@ class RunReader:
         if ended is not None:
             return clean(ended.get("status") or "completed", 20)
         return "running" if self.alive() else "interrupted"
+
+
+def _newest_row(numbers: dict[int, Path], until: float | None) -> dict[str, Any]:
+    """The last row not after `until`, by column; empty where there is none."""
+    for number in sorted(numbers, reverse=True):
+        rows = [r for r in parse_rows(read_lines(numbers[number])) if until is None or r[1] <= until]
+        if rows:
+            parser, t, cells = rows[-1]
+            return {"t_s": t, **dict(zip(parser.columns[1:], cells[1:], strict=True))}
+    return {}
 
 
 def load_manifest(path: Path) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def powers_by_key(devices: Iterable[Mapping[str, Any]]) -> dict[str, PowerOf]:
 
 
 class Roller:
-    """Collects samples into buckets of a fixed length."""
+    """Collects samples of known devices into buckets of a fixed length."""
 
     def __init__(self, powers: dict[str, PowerOf], bucket_s: float = BUCKET_S) -> None:
         self._powers = powers
@@ -79,7 +79,8 @@ class Roller:
 
     def add(self, sample: Sample) -> None:
         """Take one sample in."""
-        watts = self._powers.setdefault(sample.key, PowerOf()).power(sample)
+        power = self._powers.get(sample.key)
+        watts = power.power(sample) if power is not None else None
         if watts is None:
             return
         of_device = self.buckets.setdefault(sample.key, {})

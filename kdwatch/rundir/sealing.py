@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kdwatch.rundir.diskfile import AppendFile
-from kdwatch.rundir.layout import INFO
+from kdwatch.rundir.layout import is_info
 from kdwatch.rundir.parse import parse_rows, read_lines
 from kdwatch.rundir.rollup import Roller, encode, powers_by_key
 from kdwatch.rundir.stream import seal_segment
@@ -52,7 +52,7 @@ class Sealer:
     def _seal(self, number: int, paths: list[Path]) -> None:
         roller = Roller(self._powers)
         for path in paths:
-            if not path.name.startswith(f"{INFO}-"):
+            if not is_info(path.name.rpartition("-")[0]):
                 for parser, t, cells in parse_rows(read_lines(path)):
                     for sample in parser.samples(t, cells):
                         roller.add(sample)

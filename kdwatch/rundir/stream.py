@@ -39,13 +39,16 @@ class SampleStream:
     def _open(self, number: int) -> None:
         path = self._run / SAMPLES / segment_name(self.name, number)
         self._file = AppendFile(path, self._on_error)
-        self._rows.append(",".join(["t_s", *self.columns]) + "\n")
+        self._begun = False
 
     def add(self, t_s: float, values: Sequence[object]) -> None:
         """Add one row: `values` in the order of the columns."""
         text = ",".join(["%.3f" % v if v.__class__ is float else cell(v) for v in values])  # noqa: UP031  (f-string is slower here)
         if "nan" in text or "inf" in text:
             text = ",".join([cell(v) for v in values])
+        if not self._begun:
+            self._begun = True
+            self._rows.append(",".join(["t_s", *self.columns]) + "\n")
         self._rows.append(f"{t_s:.6f},{text}\n")
         self.newest = t_s
 
@@ -58,8 +61,13 @@ class SampleStream:
         else:
             self._file.retry()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the disk has refused rows that are still in memory."""
+        return self._file.waiting
+
     def rotate(self, number: int) -> Path:
-        """Close the segment and open segment `number`; returns the closed file."""
+        """Close the segment and open segment `number`; returns the closed file, which is there if it has rows."""
         self.flush()
         self._file.close()
         closed = self._file.path

@@ -130,8 +130,12 @@ class RunWriter:
     def seal(self, ledger_state: Mapping[str, Any]) -> None:
         """Close the open segments under one number, write the checkpoint of that number, and pack them.
 
-        The state must be that of a ledger which has taken every event and sample written so far.
+        The state must be that of a ledger which has taken every event and sample written so far. While the disk
+        refuses rows nothing is closed: they would be lost.
         """
+        self.flush()
+        if self._events.waiting or any(stream.waiting for stream in self._streams.values()):
+            return
         number = self._number
         self._number += 1
         self._newest = max([self._newest, *(stream.newest for stream in self._streams.values())])
@@ -141,7 +145,7 @@ class RunWriter:
             write_whole(self.path / CHECKPOINTS / f"{number:06d}.json", to_json(body).encode())
         except OSError as problem:
             self._disk_error(self.path / CHECKPOINTS, problem)
-        self._sealer.submit(number, closed)
+        self._sealer.submit(number, [path for path in closed if path.exists()])
 
     def free_bytes(self) -> int | None:
         """Free space where the run lies; None where that is unknown."""

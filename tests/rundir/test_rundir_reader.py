@@ -240,3 +240,40 @@ def test_any_json_in_manifest_and_events_is_survived(manifest: dict, events: lis
                 continue
             json.dumps(report, allow_nan=False)
             assert all("\x1b" not in line for line in report_lines(report))
+
+
+def test_slow_facts_are_no_energy_and_are_found_at_any_time(tmp_path: Path) -> None:
+    """`info` and `info_METER`: columns that end like energy (`cpu0_tree_j`, `g0_limit_w`) stay facts."""
+    run = write(tmp_path / "r", samples=b"t_s,g0_j\n1.0,10\n")
+    (run / "samples/info-000001.csv").write_bytes(b"t_s,g0_limit_w,g0_throttle\n1.0,700,\n6.0,650,power_cap\n")
+    (run / "samples/info_estimate-000001.csv").write_bytes(b"t_s,cpu0_tree_j\n2.0,5.5\n")
+    reader = RunReader(run)
+    assert [s.key for s in reader.poll().samples] == [s.key for s in reader.iter_samples()] == ["g0"]
+    assert set(reader.power_history(10)) <= {"g0"}
+    assert reader.info() == {"t_s": 6.0, "g0_limit_w": "650", "g0_throttle": "power_cap", "cpu0_tree_j": "5.5"}
+    assert reader.info(until=3.0)["g0_limit_w"] == "700" and reader.info(until=0.5) == {"t_s": 0.0}
+
+
+def test_other_tools_read_sealed_and_open_segments(tmp_path: Path) -> None:
+    """polars alone, without kdwatch."""
+    import polars
+
+    from kdwatch.rundir.writer import RunWriter
+
+    writer = RunWriter.create(tmp_path / "r", {"devices": [DEVICE]})
+    writer.open_stream("nvml", ["g0_j", "g0_w", "g0_avg_w"])
+    for k in range(20):
+        writer.sample("nvml", k / 10, [30.0 * k, None if k == 3 else 300.0, 299.5])
+        if k == 9:
+            writer.seal({})
+    writer.close()
+    sealed = polars.read_csv(tmp_path / "r/samples/nvml-000001.csv.gz")
+    rest = polars.read_csv(tmp_path / "r/samples/nvml-000002.csv")
+    assert sealed.columns == rest.columns == ["t_s", "g0_j", "g0_w", "g0_avg_w"]
+    assert polars.concat([sealed, rest])["g0_j"].to_list() == [30.0 * k for k in range(20)]
+    assert sealed["g0_w"].null_count() == 1
+    events = tmp_path / "r/events.jsonl"
+    writer = RunWriter.create(tmp_path / "e", {})
+    writer.event("progress", 1.0, stage="s", tokens=5)
+    writer.close()
+    assert polars.read_ndjson(tmp_path / "e/events.jsonl")["tokens"].to_list() == [5] and not events.exists()

@@ -264,6 +264,23 @@ def test_a_full_disk_loses_nothing_once_there_is_space(
     assert [s.counter_j for s in batch.samples] == [float(k) for k in range(1, 20)]
 
 
+def test_sealing_waits_for_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment whose rows are still in memory is not closed under them."""
+    writer = make(tmp_path / "run")
+    disk = Disk(monkeypatch)
+    disk.free = 50
+    for k in range(30):
+        writer.sample("nvml", k / 10, [1.0 * k, 300.0, 300.0])
+        if k % 10 == 9:
+            writer.seal({})
+    disk.free = None
+    writer.sample("nvml", 3.0, [30.0, 300.0, 300.0])
+    writer.seal({})
+    writer.close()
+    assert [s.counter_j for s in RunReader(tmp_path / "run").iter_samples()] == [float(k) for k in range(31)]
+    assert [c["number"] for c in RunReader(tmp_path / "run").checkpoints()] == [1]
+
+
 def test_memory_for_a_full_disk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound the oldest lines go; what stays are whole lines, the newest among them."""
     disk = Disk(monkeypatch)
