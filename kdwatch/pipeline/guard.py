@@ -39,6 +39,16 @@ class BudgetGuard:
         self._forecasters: dict[str, StageForecaster] = {}
         self._forecast_due = 0.0
 
+    def pause_s(self, totals: Totals) -> float:
+        """How long nothing can happen: half the time that the rest lasts at twice today's power, at most 2 s.
+
+        Totals of many devices ten times a second would cost more than the sampling itself.
+        """
+        used, power_w = totals.total_j, totals.power_w
+        if used is None or not power_w:
+            return 0.0
+        return min(FORECAST_S, max(0.0, self.budget_j - used) / (4.0 * power_w))
+
     def check(self, totals: Totals) -> Verdict:
         """The verdict at the time of these totals. Unknown energy is never over."""
         used = totals.total_j

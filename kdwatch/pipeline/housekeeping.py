@@ -15,7 +15,7 @@ from kdwatch.rundir.writer import RunWriter
 
 log = logging.getLogger("kdwatch.recorder")
 
-HOUSEKEEPING_S = 0.25
+HOUSEKEEPING_S = 0.5
 CLOCK_S = 60.0
 HOSTS_S = 2.0
 DISK_S = 30.0

@@ -26,8 +26,10 @@ from kdwatch.rundir.redact import mask_mapping
 
 log = logging.getLogger("kdwatch.recorder")
 
-TICK_S = 0.1
-CONTROL_S = 0.3
+TICK_S = 0.25
+GUARD_TICK_S = 0.1
+"""With a budget: about a sampling period."""
+CONTROL_S = 0.5
 EXIT_CODES = {"completed": 0, "failed": 1, "over_budget": 3, "stopped": 143}
 
 
@@ -54,6 +56,7 @@ class RecipeRun:
         self.end_code = 0
         self.end_reason: str | None = None
         self._control_due = 0.0
+        self._guard_due = 0.0
 
     def _make_guard(self) -> BudgetGuard | None:
         return None if self.budget_j is None else BudgetGuard(self.budget_j, self.recipe.stop_over_budget)
@@ -64,7 +67,7 @@ class RecipeRun:
         """Run all stages; returns status, exit code and reason of the run."""
         loop = self.recorder.loop
         loop.catch((signal.SIGTERM, signal.SIGINT), self.on_signal)
-        loop.every(TICK_S, self.tick)
+        loop.every(GUARD_TICK_S if self.guard else TICK_S, self.tick)
         failed: str | None = None
         for stage in self.stages:
             reason = self._why_not(stage, failed)
@@ -127,9 +130,10 @@ class RecipeRun:
                 self._obey(request)
         if self.current:
             self.current.tick()
-        if self.guard and self.current and self.current.running:
+        if self.guard and self.current and self.current.running and now >= self._guard_due:
             totals = self.recording.totals()
             if totals is not None:
+                self._guard_due = now + self.guard.pause_s(totals)
                 self._guard(self.guard, totals)
 
     def _guard(self, guard: BudgetGuard, totals: Totals) -> None:

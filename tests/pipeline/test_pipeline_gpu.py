@@ -1,0 +1,122 @@
+"""Runs on simulated boards: energy by device, no calls while nothing runs, slow and foreign things, GPU selection."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pipeline_helpers import begin, events, finish, python, record, stage_events, wait_for, warning_codes
+from sim_nvml import FakeBoard, FakeNvml, build
+from sim_traces import constant
+
+from kdwatch.ledger.report import build_report
+from kdwatch.rundir.reader import RunReader
+
+pytestmark = pytest.mark.usefixtures("mark")
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("pipeline_nvml"))
+
+
+def boards(library: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *specs: FakeBoard) -> FakeNvml:
+    """Boards that recorders started from here will find."""
+    nvml = FakeNvml(library, folder, specs, virtual=False)
+    for name, value in nvml.environment.items():
+        monkeypatch.setenv(name, value)
+    return nvml
+
+
+def test_two_boards_one_stage_each(nvml_library: Path, tmp_path: Path, monkeypatch, package_250w) -> None:
+    """Constant 300 W and 100 W: joules are watts times seconds, within the bound of a short window (issue 3: 3 % at
+    1.3 s with a 100 ms counter); the package's 250 W are not the boards'."""
+    boards(nvml_library, tmp_path, monkeypatch, FakeBoard(trace=constant(300.0)), FakeBoard(trace=constant(100.0)))
+    run = record(tmp_path, "stages:\n- {name: s, run: sleep 2}\n")
+    (stage,) = build_report(run)["stages"]
+    by_name = {d["id"]: d["energy_j"] for d in stage["devices"]}
+    watts = sorted(joules / stage["duration_s"] for joules in by_name.values())
+    assert watts == pytest.approx([100.0, 250.0, 300.0], rel=0.06)
+    assert stage["energy_j"]["gpu"] == pytest.approx(400.0 * stage["duration_s"], rel=0.05)
+
+
+def test_no_call_reaches_a_board_while_nothing_runs(nvml_library: Path, tmp_path: Path, monkeypatch) -> None:
+    """Fault 40: monitoring keeps a GPU from sleeping. A session between two stages asks nothing of it."""
+    nvml = boards(nvml_library, tmp_path, monkeypatch, FakeBoard())
+    code = (
+        "import kdwatch, sys\nwith kdwatch.stage('a'): pass\n"
+        "print('idle', flush=True); sys.stdin.readline()\nwith kdwatch.stage('b'): pass\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout and process.stdin and process.stdout.readline() == "idle\n"
+    quiet = 0
+    before = -1
+
+    def is_quiet() -> bool:
+        """The tail of the last stage is over once ten periods pass without a call."""
+        nonlocal quiet, before
+        now = nvml.calls(0)
+        quiet = quiet + 1 if now == before else 0
+        before = now
+        return quiet >= 100  # x 0.01 s: wait_for's step
+
+    wait_for(is_quiet, "a second without calls")
+    process.stdin.write("\n")
+    process.stdin.close()
+    assert process.wait(30) == 0
+    assert nvml.calls(0) > before
+
+
+def test_a_board_that_hangs_stalls_neither_the_run_nor_the_others(
+    nvml_library: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """Calls of one board take 3 s; the other is still sampled ten times a second, and the stage starts at once."""
+    boards(
+        nvml_library,
+        tmp_path,
+        monkeypatch,
+        FakeBoard(trace=constant(200.0)),
+        FakeBoard(trace=constant(200.0), faults=[("slow", 2.0, 1e9, 3.0)]),
+    )
+    run = record(tmp_path, "stages:\n- {name: s, run: sleep 4}\n")
+    started, ended = (stage_events(run, "s")[kind]["t"] for kind in ("stage_started", "stage_ended"))
+    times = sorted(s.t for s in RunReader(run).iter_samples() if s.key == "g0" and started <= s.t <= ended)
+    assert len(times) > 15 and ended - started < 8.0
+    assert max(b - a for a, b in itertools.pairwise(times)) < 1.0
+
+
+def test_another_process_on_the_board_is_flagged_and_the_runs_own_is_not(
+    nvml_library: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """The test's own process computes on board 0: it is no process of the stage. The stage's own child is."""
+    boards(nvml_library, tmp_path, monkeypatch, FakeBoard(processes=[(os.getpid(), 0.0, 1e9)]))
+    run = record(tmp_path, "idle_baseline: 1s\nstages:\n- {name: s, run: sleep 6}\n")
+    assert {"contended", "baseline_refused"} <= {w["code"] for w in build_report(run)["warnings"]}
+    assert events(run, "baseline") == []
+
+
+def test_hidden_boards_are_not_measured(nvml_library: Path, tmp_path: Path, monkeypatch) -> None:
+    """Fault 69's kind: only what CUDA_VISIBLE_DEVICES shows belongs to this run, whoever else uses the host."""
+    boards(nvml_library, tmp_path, monkeypatch, *(FakeBoard() for _ in range(4)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    run = record(tmp_path, "stages:\n- {name: s, run: sleep 0.5}\n")
+    gpus = [d for d in build_report(run)["devices"] if d["kind"] == "gpu"]
+    assert [d["id"] for d in gpus] == ["GPU-00000002-aaaa-bbbb-cccc-000000000002"]
+
+
+def test_the_budget_guard_stops_within_a_period(nvml_library: Path, tmp_path: Path, monkeypatch) -> None:
+    """Fault 71 on a board of 250 W alone: 1 kJ is used up after 4 s; NVML is read each 0.1 s."""
+    monkeypatch.setenv("KDWATCH_POWERCAP_ROOT", str(tmp_path / "none"))
+    boards(nvml_library, tmp_path, monkeypatch, FakeBoard(trace=constant(250.0), counter_s=0.02))
+    polite = python("import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); time.sleep(60)")
+    run = begin(tmp_path, f"budget: 1kJ\nstop_over_budget: true\nstages:\n- {{name: s, run: {polite}}}\n")
+    assert finish(run)["status"] == "over_budget"
+    assert "over_budget" in warning_codes(run)
+    report = build_report(run)
+    gpu = next(d for d in report["devices"] if d["kind"] == "gpu")
+    other = report["total_j"] - gpu["total_j"]  # this machine's estimated CPU and memory count too
+    assert 1000.0 <= gpu["total_j"] + other <= 1000.0 + 300.0 * 0.6
