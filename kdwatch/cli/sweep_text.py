@@ -1,0 +1,66 @@
+"""A sweep as text: its points with what they cost and scored, the frontier, and how to plan with it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kdwatch.ledger.units import KWH_J, format_energy
+from kdwatch.rundir.text import clean
+
+Row = dict[str, Any]
+
+
+def result_lines(result: Row) -> Iterator[str]:
+    """The lines that `kdwatch sweep` prints at its end."""
+    points = result["points"]
+    skipped = sum(point["skipped"] for point in points)
+    spent = "n/a" if result["spent_j"] is None else format_energy(result["spent_j"])
+    ran = len(points) - skipped
+    yield f"{clean(result['name'], 64)}: {len(points)} points, {ran} run now with {spent}, {skipped} done before"
+    yield ""
+    yield from table([("", "point", "per student", "Q", "status", "run"), *map(_row, points)])
+    if result["frontier"]:
+        yield ""
+        yield "* on the frontier. Energy per student at reuse 1: a teacher's output counts in full."
+        yield "Plan with it: kdwatch plan --frontier " + " ".join(_sources(points))
+    for left in result["left_out"]:
+        yield f"! not on the plane: {clean(left['why'], 300)}"
+
+
+def _row(point: Row) -> tuple[str, ...]:
+    energy = point["per_student_kwh"]
+    return (
+        "*" if point["on_frontier"] else "",
+        clean(point["name"], 64),
+        "n/a" if energy is None else format_energy(energy * KWH_J),
+        "n/a" if point["quality"] is None else f"{point['quality']:.3f}",
+        point["status"] + (", before" if point["skipped"] else ""),
+        clean(point["run_id"], 100),
+    )
+
+
+def _sources(points: Sequence[Row]) -> list[str]:
+    """Run ids of the points that a plan can use, each once."""
+    usable = [point["run_id"] for point in points if point["per_student_kwh"] is not None]
+    return [shlex.quote(run) for run in dict.fromkeys(usable)]
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as aligned lines."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def point_line(number: int, count: int, point: Row) -> str:
+    """One line when a point has ended: `[3/12] kd-alpha0.3  completed  1.2 Wh  Q 0.81  (reused: teacher)`."""
+    energy = "n/a" if point["total_j"] is None else format_energy(point["total_j"])
+    parts = [f"[{number}/{count}] {clean(point['name'], 64)}", point["status"], energy]
+    parts += [f"Q {point['quality']:.3f}"] if point["quality"] is not None else []
+    if point["skipped"]:
+        parts.append("done before, skipped")
+    elif point["reused"]:
+        parts.append("reused " + ", ".join(clean(name, 40) for name in point["reused"]))
+    return "  ".join(parts)
