@@ -62,7 +62,7 @@ def read_stage() -> tuple[Stage, dict[str, object]]:
 
 
 THREADS_SLEEP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
-"""Threads that wait for work sleep instead of spinning: spinning takes energy, and on a shared machine most of the time."""
+"""Waiting threads sleep instead of spinning: spinning takes energy, and on a shared machine most of the time."""
 
 
 def run_stage(kind: type[S], work: Callable[[S, Stage], None]) -> None:

@@ -24,7 +24,9 @@ ROWS, REAL = 104, 98
 """Vocabulary rows of the tiny models, and real ids of their tokenizer."""
 
 
-def tiny_model(folder: Path, *, seed: int = 0, hidden: int = 16, layers: int = 1, rows: int = ROWS, kind: str = "llama") -> Path:
+def tiny_model(
+    folder: Path, *, seed: int = 0, hidden: int = 16, layers: int = 1, rows: int = ROWS, kind: str = "llama"
+) -> Path:
     """A random model of a few thousand weights with the demo's character tokenizer."""
     import torch
     from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen3Config
@@ -63,9 +65,7 @@ def task_rows(count: int, seed: int = 1) -> list[dict[str, str]]:
     return [{"prompt": e.prompt, "response": e.response, "task": e.task} for e in noisy(seed, count, 0.0)]
 
 
-def in_process(
-    work: Callable[[Any, Stage], None], settings: Settings, output: Path | None, **inputs: Path
-) -> Path:
+def in_process(work: Callable[[Any, Stage], None], settings: Settings, output: Path | None, **inputs: Path) -> Path:
     """Run a stage's work here; its output directory."""
     work(settings, Stage("stage", dict(inputs), output))
     return output or Path()

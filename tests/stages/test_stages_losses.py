@@ -60,7 +60,9 @@ def test_ghost_loss_equals_the_float64_reference_on_its_classes(temperature: flo
     z, zt = logits(1), logits(2)
     teacher = exact(zt, k, temperature)
     got = float(losses.ghost_sum(z, teacher, temperature))
-    assert got == pytest.approx(ghost_reference(z.numpy(), zt.numpy(), teacher.ids.numpy(), temperature), rel=2e-5, abs=1e-5)
+    assert got == pytest.approx(
+        ghost_reference(z.numpy(), zt.numpy(), teacher.ids.numpy(), temperature), rel=2e-5, abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
@@ -69,7 +71,10 @@ def test_ghost_gradient_equals_its_closed_form(temperature: float) -> None:
     z, zt, k = logits(3).requires_grad_(), logits(4), 5
     teacher = exact(zt, k, temperature)
     losses.ghost_sum(z, teacher, temperature).backward()
-    p, q = softmax(zt.numpy().astype(np.float64) / temperature), softmax(z.detach().numpy().astype(np.float64) / temperature)
+    p, q = (
+        softmax(zt.numpy().astype(np.float64) / temperature),
+        softmax(z.detach().numpy().astype(np.float64) / temperature),
+    )
     want = np.empty_like(q)
     for row, kept in enumerate(teacher.ids.numpy()):
         rest = np.setdiff1d(np.arange(q.shape[1]), kept)
@@ -108,9 +113,16 @@ def test_cached_loss_and_gradient_are_near_the_dense_ones_by_the_bound(temperatu
     assert dense == pytest.approx(ghost + temperature**2 * lost, rel=3e-3)
 
 
-@given(seed=st.integers(0, 10_000), k=st.integers(1, 39), scale=st.floats(0.01, 20), temperature=st.sampled_from([1.0, 2.0]))
+@given(
+    seed=st.integers(0, 10_000),
+    k=st.integers(1, 39),
+    scale=st.floats(0.01, 20),
+    temperature=st.sampled_from([1.0, 2.0]),
+)
 @settings(max_examples=60, deadline=None)
-def test_ghost_loss_is_never_negative_even_from_rounded_storage(seed: int, k: int, scale: float, temperature: float) -> None:
+def test_ghost_loss_is_never_negative_even_from_rounded_storage(
+    seed: int, k: int, scale: float, temperature: float
+) -> None:
     """Row 18 of the notes: a negative KD loss."""
     z, zt = logits(seed, scale=scale), logits(seed + 1, scale=scale)
     assert float(losses.ghost_sum(z, cached(zt, k, temperature), temperature)) >= -1e-6 * len(z) * max(1, scale)

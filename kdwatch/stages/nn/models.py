@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers.utils.logging
 from transformers import AutoModelForCausalLM
 
 from kdwatch import progress
 from kdwatch.stages.data.tokenizer import FILES, TextTokenizer, model_directory
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import ModelSettings
+
+
+transformers.utils.logging.disable_progress_bar()
 
 
 def load_model(

@@ -1,0 +1,384 @@
+"""Training: token weighting, masks, resume, early stopping, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from stages_help import in_process, random_rows, tiny_model, token_rows
+
+from kdwatch.stages import cache_logits, train
+from kdwatch.stages.data.tokens import TokenSet, read_tokens
+from kdwatch.stages.entry import Stage, Stopped
+from kdwatch.stages.nn import loop, models, optim
+from kdwatch.stages.nn.batches import collate, collate_packed, response_logits
+from kdwatch.stages.nn.early import Patience
+from kdwatch.stages.nn.objective import Objective
+from kdwatch.stages.nn.order import DataOrder
+from kdwatch.stages.problem import StageProblem, TrainingProblem
+from kdwatch.stages.settings import CacheSettings, EarlyStop, EvaluateSettings, TrainSettings
+
+CPU = torch.device("cpu")
+REAL = 98
+
+
+def load(folder: Path) -> Any:
+    return models.load_model(str(folder), EvaluateSettings(), CPU, dtype=torch.float32, train=True)
+
+
+def settings_for(student: Path, **values: Any) -> TrainSettings:
+    base = {"device": "cpu", "threads": 1, "batch_rows": 4, "max_steps": 6, "learning_rate": 1e-2, "warmup_steps": 2}
+    return TrainSettings(student=str(student), **{**base, **values})
+
+
+@pytest.fixture
+def data(tmp_path: Path, models: dict[str, Path]) -> Path:
+    token_rows(tmp_path / "data", models["student"], random_rows(3, 24), held_out=6)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def logits(tmp_path: Path, models: dict[str, Path], data: Path) -> Path:
+    wanted = CacheSettings(teacher=str(models["teacher"]), top_k=10, temperatures=[1, 2], device="cpu", threads=1)
+    return in_process(cache_logits.work, wanted, tmp_path / "logits", data=data)
+
+
+def final_weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def gradient_of(student: Path, data: TokenSet, objective: Objective, batch_rows: int) -> dict[str, torch.Tensor]:
+    """Gradient of one update over the first 8 rows, in passes of `batch_rows`."""
+    model = load(student)
+    group = np.arange(8)
+    positions = int(data.response_counts[group].sum())
+    for begin in range(0, 8, batch_rows):
+        batch = collate(data, group[begin : begin + batch_rows], 0, CPU)
+        (objective.loss_sum(model, batch) / positions).backward()
+    return {n: p.grad.clone() for n, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("objective", ["sft", "kd"])
+def test_gradient_is_the_same_however_the_update_is_cut(
+    models: dict[str, Path], data: Path, logits: Path, objective: str
+) -> None:
+    """Rows 9 and 17, traps 1 and 13: (8, 1), (2, 4) and (1, 8) with ragged lengths."""
+    from kdwatch.stages.cache.reader import LogitCache
+
+    tokens = read_tokens(data)
+    cache = LogitCache(logits, tokens) if objective == "kd" else None
+    made = Objective.make(settings_for(models["student"], objective=objective), REAL, cache)
+    whole, two, one = (gradient_of(models["student"], tokens, made, n) for n in (8, 2, 1))
+    for name, gradient in whole.items():
+        torch.testing.assert_close(two[name], gradient, rtol=1e-4, atol=1e-7)
+        torch.testing.assert_close(one[name], gradient, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
+def test_prompt_positions_get_no_gradient_but_the_last(tmp_path: Path, kind: str) -> None:
+    """Row 16 and row 22: public forward of three architectures; the last prompt token predicts the first answer token."""
+    student = tiny_model(tmp_path / kind, kind=kind, seed=3)
+    tokens = token_rows(tmp_path / "d", student, [([1, 5, 6, 7, 8, 9, 2], 4), ([1, 10, 11, 12, 2], 2)])
+    model = load(student)
+    batch = collate(tokens, [0, 1], 0, CPU)
+    full = model(input_ids=batch.ids).logits[:, :, :REAL]
+    full.retain_grad()
+    torch.nn.functional.cross_entropy(full[batch.row, batch.position], batch.labels, reduction="sum").backward()
+    touched = full.grad.abs().sum(-1) > 0
+    assert touched[0].tolist() == [False, False, False, True, True, True, False]
+    assert touched[1].tolist() == [False, True, True, True, False, False, False]
+    torch.testing.assert_close(
+        response_logits(model, batch, REAL), full[batch.row, batch.position], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_pad_equal_to_end_keeps_one_end_label_and_no_more(tmp_path: Path, models: dict[str, Path]) -> None:
+    """Row 12: which positions count follows from lengths, never from ids."""
+    tokens = token_rows(tmp_path / "d", models["student"], [([1, 5, 6, 2], 2), ([1, 7, 8, 9, 10, 11, 2], 3)])
+    batch = collate(tokens, [0, 1], 2, CPU)
+    assert batch.labels.tolist() == [6, 2, 9, 10, 11, 2]
+    assert batch.tokens == 11
+
+
+def test_packed_rows_do_not_see_each_other(tmp_path: Path, models: dict[str, Path]) -> None:
+    tokens = token_rows(tmp_path / "d", models["student"], random_rows(8, 4))
+    model = load(models["student"])
+    packed = collate_packed(tokens, [[0, 1], [2, 3]], 0, CPU)
+    alone = collate(tokens, [0, 1, 2, 3], 0, CPU)
+    assert packed.labels.tolist() == alone.labels.tolist()
+    with torch.no_grad():
+        a, b = response_logits(model, packed, REAL), response_logits(model, alone, REAL)
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def run_training(output: Path, settings: TrainSettings, **inputs: Path) -> dict[str, Any]:
+    in_process(train.work, settings, output, **inputs)
+    return json.loads((output / "training.json").read_text())
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, stage: Stage, update: int) -> None:
+    """SIGTERM's flag goes up during that update."""
+    plain = loop.Trainer._step
+
+    def step(self: loop.Trainer) -> None:
+        plain(self)
+        stage.stopping = self.update == update
+
+    monkeypatch.setattr(loop.Trainer, "_step", step)
+
+
+@pytest.mark.parametrize("variant", ["sft", "kd", "adafactor", "bfloat16", "packing"])
+def test_a_stopped_training_resumes_to_the_same_weights(
+    tmp_path: Path, models: dict[str, Path], data: Path, logits: Path, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 39, trap 3: stop at update 3 of 6, resume; losses, order and final weights equal an undisturbed training."""
+    values: dict[str, Any] = {
+        "sft": {},
+        "kd": {"objective": "kd"},
+        "adafactor": {"optimizer": "adafactor"},
+        "bfloat16": {"weights": "bfloat16"},
+        "packing": {"packing": True},
+    }[variant]
+    inputs = {"data": data, **({"logits": logits} if variant == "kd" else {})}
+    settings = settings_for(models["student"], early_stop={"epsilon": 0.0, "patience": 9, "every": 2}, **values)
+    whole = run_training(tmp_path / "whole", settings, **inputs)
+    output = tmp_path / "stopped"
+    stage = Stage("stage", inputs, output)
+    with monkeypatch.context() as patch:
+        stop_after(patch, stage, 3)
+        with pytest.raises(Stopped):
+            train.work(settings, stage)
+    assert not (output / "model.safetensors").exists()
+    resumed = run_training(output, settings, **inputs)
+    assert resumed["validation_losses"] == whole["validation_losses"]
+    assert resumed["tokens"] == whole["tokens"] and resumed["updates"] == 6
+    for name, weight in final_weights(tmp_path / "whole").items():
+        assert torch.equal(final_weights(output)[name], weight), name
+    assert not (output / ".resume").exists()
+
+
+def test_a_torn_newest_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, models: dict[str, Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for(models["student"], checkpoint_every_s=1e-9)
+    whole = run_training(tmp_path / "whole", settings, data=data)
+    output = tmp_path / "torn"
+    stage = Stage("stage", {"data": data}, output)
+    with monkeypatch.context() as patch:
+        stop_after(patch, stage, 4)
+        with pytest.raises(Stopped):
+            train.work(settings, stage)
+    steps = sorted((output / ".resume").glob("step-*"))
+    assert [s.name for s in steps] == ["step-000000003", "step-000000004"]
+    (steps[-1] / "weights.safetensors").write_bytes(b"torn")
+    resumed = run_training(output, settings, data=data)
+    assert resumed["updates"] == whole["updates"]
+    for name, weight in final_weights(tmp_path / "whole").items():
+        assert torch.equal(final_weights(output)[name], weight)
+
+
+def test_checkpoint_of_other_settings_is_not_taken_up(
+    tmp_path: Path,
+    models: dict[str, Path],
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output = tmp_path / "out"
+    stage = Stage("stage", {"data": data}, output)
+    with monkeypatch.context() as patch:
+        stop_after(patch, stage, 3)
+        with pytest.raises(Stopped):
+            train.work(settings_for(models["student"]), stage)
+    run_training(output, settings_for(models["student"], learning_rate=5e-3), data=data)
+    assert "resumed" not in capsys.readouterr().out
+
+
+def test_kd_without_cached_logits_is_an_error(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    """Row 5: never a silent fall back to cross-entropy."""
+    with pytest.raises(StageProblem, match="needs the input logits"):
+        in_process(train.work, settings_for(models["student"], objective="kd"), tmp_path / "o", data=data)
+
+
+def test_kd_trains_with_the_teachers_files_deleted(tmp_path: Path, data: Path, models: dict[str, Path]) -> None:
+    """Rows 4 and 10."""
+    import shutil
+
+    teacher = shutil.copytree(models["teacher"], tmp_path / "teacher")
+    wanted = CacheSettings(teacher=str(teacher), top_k=10, device="cpu", threads=1)
+    logits = in_process(cache_logits.work, wanted, tmp_path / "logits", data=data)
+    shutil.rmtree(teacher)
+    record = run_training(tmp_path / "o", settings_for(models["student"], objective="kd"), data=data, logits=logits)
+    assert record["updates"] == 6 and record["captured_mass"]["1"] > 0
+
+
+def test_undeclared_temperature_is_refused_before_training(
+    tmp_path: Path, models: dict[str, Path], data: Path, logits: Path
+) -> None:
+    wanted = settings_for(models["student"], objective="kd", temperature=4)
+    with pytest.raises(StageProblem, match="Cache again"):
+        in_process(train.work, wanted, tmp_path / "o", data=data, logits=logits)
+
+
+def test_student_of_another_tokenizer_is_refused(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    other = tiny_model(tmp_path / "other")
+    value = json.loads((other / "tokenizer.json").read_text())
+    value["model"]["vocab"]["a"], value["model"]["vocab"]["b"] = (
+        value["model"]["vocab"]["b"],
+        value["model"]["vocab"]["a"],
+    )
+    (other / "tokenizer.json").write_text(json.dumps(value))
+    with pytest.raises(StageProblem, match="different vocabularies"):
+        in_process(train.work, settings_for(other), tmp_path / "o", data=data)
+
+
+def test_students_of_other_padding_train_on_one_cache(
+    tmp_path: Path, models: dict[str, Path], data: Path, logits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows 1, 7, 8, 29: 98 real ids; teacher has 104 rows, this student 128; what is cut off is said."""
+    wide = tiny_model(tmp_path / "wide", rows=128)
+    record = run_training(tmp_path / "o", settings_for(wide, objective="kd"), data=data, logits=logits)
+    assert math.isfinite(record["losses"][-1][1])
+    assert "98 real ids of 128 rows; 30 padding rows are cut off" in capsys.readouterr().out
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(
+    tmp_path: Path, models: dict[str, Path], data: Path
+) -> None:
+    settings = settings_for(models["student"], learning_rate=1e30, clip=None, warmup_steps=0, checkpoint_every_s=1e-9)
+    with pytest.raises(TrainingProblem, match=r"the loss is nan at step \d of 6"):
+        in_process(train.work, settings, tmp_path / "o", data=data)
+    assert list((tmp_path / "o" / ".resume").glob("step-*"))
+    assert not (tmp_path / "o" / "model.safetensors").exists()
+
+
+def test_no_answer_token_is_an_error(tmp_path: Path, models: dict[str, Path]) -> None:
+    """All labels masked: trl#6668."""
+    token_rows(tmp_path / "d", models["student"], [([1, 2, 3], 3)])
+    with pytest.raises(StageProblem, match="no row has an answer token"):
+        in_process(train.work, settings_for(models["student"]), tmp_path / "o", data=tmp_path / "d")
+
+
+def test_validation_loss_equals_the_mean_training_loss_on_the_same_rows(
+    tmp_path: Path, models: dict[str, Path], data: Path
+) -> None:
+    """Row 21: eval loss 1000 times the training loss."""
+    tokens = read_tokens(data)
+    rate = settings_for(models["student"], max_steps=1, batch_rows=18, learning_rate=1e-12, warmup_steps=0)
+    record = run_training(tmp_path / "o", rate, data=data)
+    every = TokenSet(tokens.ids, tokens.targets, tokens.offsets, ~tokens.held_out, tokens.meta)
+    model = load(models["student"])
+    total = sum(
+        float(Objective.make(rate, REAL, None).loss_sum(model, collate(every, [r], 0, CPU)))
+        for r in every.validation_rows()
+    )
+    assert record["losses"][0][1] == pytest.approx(total / every.response_counts[every.held_out].sum(), rel=1e-4)
+
+
+def test_early_stop_follows_epsilon_and_patience_and_keeps_the_best() -> None:
+    """Trap 2: eps 0.002, patience 3."""
+    rule = Patience(EarlyStop(epsilon=0.002, patience=3, every=10))
+    course = [1.0, 0.9, 0.899, 0.8985, 0.8]
+    seen = [rule.improves(loss, 10 * i) for i, loss in enumerate(course, 1)]
+    assert seen == [True, True, False, False, True] and not rule.over
+    assert [rule.improves(0.7995, 60 + i) for i in range(3)] == [False] * 3
+    assert rule.over and rule.best == 0.8 and rule.best_update == 50
+
+
+def test_epsilon_without_patience_is_a_settings_error() -> None:
+    """Row 41."""
+    with pytest.raises(ValueError, match="patience"):
+        EarlyStop(epsilon=0.002)  # type: ignore[call-arg]
+
+
+def test_early_stopped_training_saves_the_best_weights(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    """A rate that makes things worse: the best is an early one, and it is what is saved."""
+    rule = {"epsilon": 0.0, "patience": 2, "every": 1}
+    settings = settings_for(models["student"], learning_rate=0.5, max_steps=40, early_stop=rule, warmup_steps=0)
+    record = run_training(tmp_path / "o", settings, data=data)
+    assert record["stopped_early"] and record["updates"] < 40
+    tokens = read_tokens(data)
+    model = load(tmp_path / "o")
+    batch = collate(tokens, tokens.validation_rows(), 0, CPU)
+    with torch.no_grad():
+        loss = float(Objective.make(settings, REAL, None).loss_sum(model, batch)) / len(batch.labels)
+    assert loss == pytest.approx(min(value for _, value in record["validation_losses"]), rel=1e-4)
+
+
+def test_one_update_is_one_step_whatever_the_accumulation() -> None:
+    """Traps 1, 5 and 6: effective batch, step unit, and the schedule's length are in optimizer updates."""
+    order = DataOrder(np.arange(64), rows_per_update=16, seed=0)
+    assert order.total_updates(2, None) == 8
+    settings = TrainSettings(student="x", batch_rows=4, accumulate=4, learning_rate=1.0, warmup_steps=2)
+    rates = [optim.learning_rate(settings, u, 8) for u in range(9)]
+    assert rates[:3] == [0.5, 1.0, 1.0] and rates[8] == pytest.approx(0)
+    seen = np.sort(np.concatenate([order.group(u) for u in range(4)]))
+    assert seen.tolist() == list(range(64))
+    assert order.group(0).tolist() != order.group(4).tolist()
+
+
+def test_tokens_count_every_real_token_of_every_epoch(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    record = run_training(tmp_path / "o", settings_for(models["student"], max_steps=None, epochs=2), data=data)
+    tokens = read_tokens(data)
+    assert record["tokens"] == 2 * int(tokens.lengths[tokens.training_rows()].sum())
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adafactor"])
+def test_small_rates_move_bfloat16_weights(tmp_path: Path, data: Path, models: dict[str, Path], optimizer: str) -> None:
+    """Row 25: at 5e-5 plain bf16 stands still; at least 90 % of weights move within 20 steps."""
+    settings = settings_for(
+        models["student"], weights="bfloat16", learning_rate=5e-5, max_steps=20, optimizer=optimizer, warmup_steps=0
+    )
+    run_training(tmp_path / "o", settings, data=data)
+    before = {n: p.detach().bfloat16() for n, p in load(models["student"]).named_parameters()}
+    after = final_weights(tmp_path / "o")
+    matrices = [n for n in before if before[n].dim() > 1 and "embed" not in n and "lm_head" not in n]
+    moved = sum(int((before[n] != after[n]).sum()) for n in matrices)
+    assert moved / sum(before[n].numel() for n in matrices) > NEED
+
+
+def test_stochastic_rounding_is_unbiased() -> None:
+    from kdwatch.stages.nn.stochastic import round_to_bfloat16
+
+    value = torch.full((200_000,), 1.0 - 5e-5)
+    mean = float(round_to_bfloat16(value, torch.Generator().manual_seed(0)).double().mean())
+    assert mean == pytest.approx(1.0 - 5e-5, abs=1e-5)
+    special = torch.tensor([float("inf"), float("-inf")])
+    assert torch.equal(round_to_bfloat16(special, torch.Generator()).float(), special)
+
+
+def test_on_policy_scores_the_students_own_answers(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    """The loss falls towards the teacher on the student's own text, without a cache and with no gradient to the teacher."""
+    settings = settings_for(
+        models["student"],
+        objective="on_policy",
+        teacher=str(models["teacher"]),
+        alpha=0.0,
+        divergence="reverse",
+        max_new_tokens=6,
+        max_steps=40,
+        batch_rows=8,
+        learning_rate=2e-2,
+    )
+    from kdwatch.stages.nn.onpolicy import OnPolicy
+
+    tokens = read_tokens(data)
+    scorer = OnPolicy.make(settings, REAL, tokens, CPU)
+    assert not any(p.requires_grad for p in scorer.teacher.parameters())
+
+    def distance(folder: Path) -> float:
+        model = load(folder)
+        torch.manual_seed(0)
+        own = scorer.own_batch(model, collate(tokens, range(16), 0, CPU))
+        return float(scorer.divergence(model, own)) / len(own.labels)
+
+    before = distance(models["student"])
+    run_training(tmp_path / "o", settings, data=data)
+    assert distance(tmp_path / "o") < 0.9 * before
