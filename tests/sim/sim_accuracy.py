@@ -6,10 +6,12 @@ go the recorder's way: meter, recording to disk, ledger. Time is virtual, so hou
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from sim_nvml import FakeBoard, FakeNvml
@@ -22,6 +24,7 @@ from kdwatch.pipeline.recording import Recording
 from kdwatch.rundir.writer import RunWriter
 
 PHASES = 8
+TICK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -106,10 +109,20 @@ class Recorder:
         self.recording.open_stream("nvml", self.meter.devices, first)
         self.recording.readings("nvml", first)
         self.due = self.clock()
+        self.on_tick: Callable[[], None] | None = None
+        """Called every `TICK_S` once `next_tick` is set: for methods that sample at that period."""
+        self.next_tick = math.inf
 
     def advance(self, seconds: float) -> None:
         """Let time pass, polling."""
         end = self.clock() + seconds
+        while self.on_tick is not None and self.next_tick <= end:
+            self._poll_until(self.next_tick)
+            self.on_tick()
+            self.next_tick += TICK_S
+        self._poll_until(end)
+
+    def _poll_until(self, end: float) -> None:
         while self.due <= end:
             # a thread wakes up late by some tenths of a millisecond, now and then by more
             late = self.draw.expovariate(1 / 0.0005)
@@ -136,20 +149,73 @@ class Recorder:
         return self.recording.writer.path
 
 
+class Method(Protocol):
+    """Another way to tell the energy of windows, which sees the same boards at the same time."""
+
+    name: str
+
+    def begin(self) -> None:
+        """A window begins now."""
+
+    def tick(self) -> None:
+        """Half a second has passed."""
+
+    def end(self) -> list[float] | None:
+        """The window ends now: joules by board, None where the method cannot tell."""
+
+    def close(self) -> None:
+        """The campaign is over."""
+
+
 def measure(campaign: Campaign, library: Path, folder: Path, patch: pytest.MonkeyPatch) -> Errors:
     """Run a campaign and compare each window of each board with the truth."""
+    return compare(campaign, library, folder, patch, ())["kdwatch"]
+
+
+def compare(
+    campaign: Campaign,
+    library: Path,
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    methods: Sequence[Callable[[FakeNvml], Method]],
+) -> dict[str, Errors]:
+    """Run a campaign; errors by method, ours as `kdwatch`. Other methods read at the very edge of a window, which no
+    process outside could do: their best case."""
     fake = FakeNvml(library, folder, boards(campaign), virtual=True)
     fake.load(patch)
     plan = list(windows(campaign))
     recorder = Recorder(fake, folder, len(plan), campaign.seed + 2)
+    others = [make(fake) for make in methods]
+    found: dict[str, Errors] = {m.name: Errors() for m in others}
+
+    def tick() -> None:
+        for method in others:
+            method.tick()
+
+    recorder.on_tick = tick if others else None
     spans = []
     for i, (pause, length) in enumerate(plan):
         recorder.advance(pause)
+        for method in others:
+            method.begin()
+        recorder.next_tick = recorder.clock() + TICK_S
         start = recorder.edge("stage_started", stage=f"s{i}", kind="other")
         recorder.advance(start + length - recorder.clock())
-        end = recorder.edge("stage_ended", stage=f"s{i}", status="completed", exit_code=0)
+        recorder.next_tick = math.inf
+        end = recorder.clock()
+        for method in others:
+            told = method.end()
+            true = [fake.joules(n, start, end) for n in range(PHASES)]
+            found[method.name].relative += [j / t - 1.0 for j, t in zip(told or (), true, strict=bool(told))]
+        recorder.edge("stage_ended", stage=f"s{i}", status="completed", exit_code=0)
         spans.append((start, end))
-    totals = load_ledger(recorder.close()).totals()
+    for method in others:
+        method.close()
+    return {"kdwatch": _ours(recorder.close(), fake, spans), **found}
+
+
+def _ours(run: Path, fake: FakeNvml, spans: Sequence[tuple[float, float]]) -> Errors:
+    totals = load_ledger(run).totals()
     errors = Errors()
     for stage, (start, end) in zip(totals.stages, spans, strict=True):
         for number, device in enumerate(stage.devices):
@@ -160,8 +226,3 @@ def measure(campaign: Campaign, library: Path, folder: Path, patch: pytest.Monke
             errors.bounds.append(bound / true)
             errors.held += abs(device.energy_j - true) <= bound
     return errors
-
-
-def scaled(campaign: Campaign, windows: int) -> Campaign:
-    """The same cell with another number of windows."""
-    return replace(campaign, windows=windows)
