@@ -89,8 +89,10 @@ def parse_number(text: str, decimal_comma: bool = False) -> tuple[float | None, 
         if is_missing(text):
             return None, ""
         raise NotANumber(text)
-    value = to_float(match[1], decimal_comma)
-    return (value if math.isfinite(value) else None), match[2].lower()
+    try:
+        return to_float(match[1], decimal_comma), match[2].lower()
+    except OverflowError:
+        return None, match[2].lower()
 
 
 def to_float(digits: str, decimal_comma: bool = False) -> float:
@@ -98,6 +100,7 @@ def to_float(digits: str, decimal_comma: bool = False) -> float:
 
     Where both `.` and `,` occur the last one is the decimal mark; a single kind repeated is a thousands mark;
     a single `,` is the decimal mark if `decimal_comma`, else a thousands mark where three digits follow it.
+    Raises OverflowError where no float is large enough.
     """
     text = re.sub(r"[\s\u00a0\u202f'_]", "", digits)
     commas, points = text.count(","), text.count(".")
@@ -111,9 +114,12 @@ def to_float(digits: str, decimal_comma: bool = False) -> float:
     elif points > 1:
         text = text.replace(".", "")
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise NotANumber(digits) from None
+    if not math.isfinite(value):
+        raise OverflowError(digits)
+    return value
 
 
 def positive_or_none(value: object) -> float | None:

@@ -79,7 +79,8 @@ def consistent(out: dict[str, Any]) -> None:
             value = device.get(key)
             assert value is None or (math.isfinite(value) and value >= 0), (key, value)
         energy, span, peak = device["energy_j"], device["duration_s"], device.get("peak_w")
-        if device["n_samples"] and energy is not None and span is not None and peak is not None and not out["stages"]:
+        by_power = device["n_samples"] and "energy_counter_j" not in device
+        if by_power and energy is not None and span is not None and peak is not None and not out["stages"]:
             assert energy <= peak * span * (1 + 1e-6) + 1e-6, "no trapezoid exceeds peak power times time"
     known = [device["energy_j"] for device in out["devices"] if device["energy_j"] is not None]
     total = out["total_energy_j"]

@@ -79,7 +79,7 @@ def fill(log: ImportedLog, rows: list[Row], options: ImportOptions) -> None:
     _devices(log, runs)
     sums = {key: _sum(number_or_none(row.get(column)) for row in runs) for key, column in SUMMED.items()}
     log.duration_s = sums["duration_s"]
-    log.kwh, log.kg_co2e = sums["kWh"], sums["kgCO2"]
+    log.kwh, log.kg_co2e = _sum(_kwh(row, log) for row in runs), sums["kgCO2"]
     log.total_j = None if log.kwh is None else log.kwh * KWH_J
     naive = {key: _sum(number_or_none(row.get(column)) for row in rows) for key, column in SUMMED.items()}
     log.details |= {"sum_over_runs": sums, "naive_sum_over_rows": naive} | _facts(rows)
@@ -95,6 +95,15 @@ SUMMED = {
     "ram_kWh": "ram_energy",
     "duration_s": "duration",
 }
+
+
+def _kwh(row: Row, log: ImportedLog) -> float | None:
+    """A run's kWh: `energy_consumed`, else what its parts give."""
+    whole = number_or_none(row.get("energy_consumed"))
+    if whole is not None and whole >= 0:
+        return whole
+    log.note("total_missing", "energy_consumed is missing or negative in a run: the sum of its parts is taken")
+    return _sum(number_or_none(row.get(column)) for _, column in PARTS)
 
 
 def _sum(values: Iterator[float | None] | Iterable[float | None]) -> float | None:

@@ -44,7 +44,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
         cells = line[: match.start()].split(match[1])
         try:
             _take(events, cells, match[3].strip(), comma=match[1] != ",")
-        except NotANumber:
+        except (NotANumber, OverflowError):
             bad += 1
     log = ImportedLog(source.path, "perf-stat-csv", source.encoding, rows=rows)
     if not any(event.intervals for event in events.values()):

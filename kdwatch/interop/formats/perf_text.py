@@ -74,7 +74,7 @@ def _number(text: str, comma: bool) -> float | None:
     cleaned = cleaned.replace(".", "").replace(",", ".") if comma else cleaned.replace(",", "")
     try:
         return to_float(cleaned)
-    except NotANumber:
+    except (NotANumber, OverflowError):
         return None
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from kdwatch.interop.formats.power_checks import MAX_DEVICE_W
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.series import PowerSeries
 from kdwatch.interop.source import TextSource
@@ -152,6 +153,9 @@ def _counter(
     elif options.interval_s is not None:
         device.duration_s = (len(values) - 1) * options.interval_s
     device.mean_w = device.energy_j / device.duration_s if device.duration_s else device.mean_w
+    if device.mean_w is not None and device.mean_w > MAX_DEVICE_W:
+        text = f"device {device.key}: the counter rises by {device.mean_w:.0f} W on average, more than a device draws"
+        log.note("implausible_power", text)
 
 
 def _total(log: ImportedLog, devices: dict[str, Scraped], uuids: set[str]) -> None:
