@@ -15,6 +15,8 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+PATIENCE_S = 1.0
+"""How long to wait for a thread that is not stuck in a call but gets no CPU."""
 QUICK_TURNS = 100
 """Turns within the deadline after which a device shares a lane again."""
 
@@ -34,6 +36,7 @@ class Lane(Generic[Item, Result]):
         self._lock = threading.Lock()
         self._todo: list[Item] = []
         self._current: Item | None = None
+        self._since = 0.0
         self._results: list[Result] = []
         self._job: Callable[[Item], Result] | None = None
         self._go = threading.Semaphore(0)
@@ -54,6 +57,11 @@ class Lane(Generic[Item, Result]):
         results, self._results = self._results, []
         self.busy = False
         return results
+
+    def stuck_s(self) -> float:
+        """How long the present call has lasted; 0 between calls. A thread that waits for a CPU is not stuck."""
+        with self._lock:
+            return 0.0 if self._current is None else time.monotonic() - self._since
 
     def split(self) -> tuple[list[Item], list[Item], list[Result]]:
         """Take away every item but the one being served: those that wait, those already served and their results.
@@ -88,6 +96,7 @@ class Lane(Generic[Item, Result]):
         while True:
             with self._lock:
                 item = self._current = self._todo.pop(0) if self._todo else None
+                self._since = time.monotonic()
             if item is None:
                 return
             result = job(item)
@@ -126,12 +135,15 @@ class Crew(Generic[Item, Result]):
     def _collect(self, lane: Lane[Item, Result], timeout_s: float) -> list[Result] | None:
         found = lane.take(timeout_s)
         if found is not None:
-            lane.late = lane.turn_s > self.deadline_s
+            lane.late = len(lane.items) == 1 and lane.turn_s > self.deadline_s
             lane.quick_turns = 0 if lane.late else lane.quick_turns + 1
         return found
 
     def _await(self, lane: Lane[Item, Result], job: Callable[[Item], Result], deadline: float) -> list[Result]:
         found = self._collect(lane, 0.0 if lane.late else max(0.0, deadline - time.monotonic()))
+        patience = time.monotonic() + PATIENCE_S
+        while found is None and not lane.late and lane.stuck_s() < self.deadline_s and time.monotonic() < patience:
+            found = self._collect(lane, self.deadline_s)
         if found is not None:
             return found
         lane.late, lane.quick_turns = True, 0

@@ -27,6 +27,8 @@ class NvmlMeter:
     """All selected boards. One device's failure or slowness costs no other device a sample."""
 
     name = "nvml"
+    deadline_s = 0.08
+    """A call longer than this leaves the other boards to another thread."""
     period_s = 0.097
 
     def __init__(
@@ -41,7 +43,7 @@ class NvmlMeter:
         self._sensors = list(sensors)
         self._clock = clock
         self._sleep = sleep
-        self._crew: Crew[GpuSensor, Reading | tuple[GpuSensor, Facts]] = Crew(sensors)
+        self._crew: Crew[GpuSensor, Reading | tuple[GpuSensor, Facts]] = Crew(sensors, self.deadline_s)
         self._facts: dict[str, Facts] = {}
         self._foreign: dict[str, set[int]] = defaultdict(set)
         self._lock = threading.Lock()
