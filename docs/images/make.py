@@ -1,7 +1,6 @@
 """Draw the pictures of README and docs from a run directory: `python docs/images/make.py RUN`.
 
-`run.svg` is a replay in its middle at 120x36, `plan.svg` the plan for 20 kWh; `runs.svg` is not made here, since it would
-show the maker's own runs.
+`run.svg` is a replay at three quarters of its length, `plan.svg` the plan for 20 kWh.
 """
 
 from __future__ import annotations

@@ -151,6 +151,13 @@ class Frame:
     """This screen's own CPU time over wall time."""
 
     @property
+    def missing(self) -> tuple[str, ...]:
+        """Kinds of device whose energy is not in the total, because nothing is known of it."""
+        if self.total_j is None:
+            return ()
+        return tuple(dict.fromkeys(d.kind for d in self.devices if d.energy_j is None))
+
+    @property
     def running(self) -> StageRow | None:
         """The stage that runs now; the last one if several do."""
         return next((s for s in reversed(self.stages) if s.status == "running"), None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -210,7 +211,7 @@ def _bridge(
 
 def _spacing(buckets: Mapping[str, Sequence[Bucket]]) -> float:
     """Width of a bucket of the whole-run level that none of the rolled-up ones can step over without a gap."""
-    steps = sorted(b.start_s - a.start_s for rows in buckets.values() for a, b in zip(rows, rows[1:], strict=False))
+    steps = sorted(b.start_s - a.start_s for rows in buckets.values() for a, b in pairwise(rows))
     return max(WHOLE_WIDTH_S, steps[len(steps) // 2] * 1.05) if steps else WHOLE_WIDTH_S
 
 

@@ -160,7 +160,7 @@ def _check(table: Iterable[Key]) -> None:
         for name in key.keys.split(","):
             if name.startswith("ctrl+") and name not in ("ctrl+p", "ctrl+q"):
                 raise UsageProblem(
-                    f"config file: keys.{key.id}: {name}: terminals and tmux take ctrl keys; use another"
+                    f"config file: keys.{key.id}: {name}: terminals take ctrl keys; use another"
                 )
             for screen in SCREENS:
                 if not key.applies(screen):

@@ -104,7 +104,7 @@ print([m for m in ("polars", "torch", "transformers", "codecarbon", "numpy", "pl
 def test_any_encoding_of_the_pipe_will_do(tmp_path: Path, encoding: str) -> None:
     """Names in Japanese on an ASCII pipe become question marks, not an error."""
     run = make_run(tmp_path / "run", Shape(names=("日本", "b", "c", "d", "e")))
-    code = "import sys; from pathlib import Path; from kdwatch.tui import plain; sys.stdout.write(plain.frame(Path(sys.argv[1]), 80))"
+    code = "import sys,pathlib; from kdwatch.tui.plain import frame; print(frame(pathlib.Path(sys.argv[1]), 80))"
     answer = subprocess.run(
         [sys.executable, "-c", code, str(run)],
         env={**os.environ, "PYTHONIOENCODING": encoding},

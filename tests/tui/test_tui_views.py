@@ -263,6 +263,13 @@ def test_sums_of_the_table_are_those_of_the_ledger(tmp_path: Path) -> None:
     assert sum(s.share for s in frame.stages) == pytest.approx(1 - frame.unattributed_j / frame.total_j, rel=1e-6)
 
 
+def test_a_total_that_lacks_a_device_says_so(tmp_path: Path) -> None:
+    """GPUs without power and energy: the total is the CPU's and DRAM's, and names what it is without."""
+    frame = RunFeed(make_run(tmp_path / "run", Shape(gpus=2, power_missing=True))).frame()
+    assert frame.missing == ("gpu",)
+    assert "without gpu" in text_of(energy_line(frame, 100, Units(), BRAILLE))
+
+
 def test_estimated_numbers_carry_their_mark(tmp_path: Path) -> None:
     """A laptop without sensors: every watt and joule has the tilde, and the source says why."""
     frame = RunFeed(make_run(tmp_path / "run", Shape(gpus=0, estimated=True))).frame()

@@ -60,6 +60,8 @@ def energy_line(frame: Frame, width: int, units: Units, glyphs: Glyphs) -> Line:
     start: list[Piece] = [_power(frame, sign), ("  ", "")]
     total = units.energy(frame.total_j)
     start.append((sign + total if total != "n/a" else total, "head"))
+    if frame.missing:
+        start.append((f" without {', '.join(frame.missing)}", "warn"))
     share = frame.budget_share
     if frame.budget_j:
         start += _budget(frame, width - length(start), units, glyphs, share)
