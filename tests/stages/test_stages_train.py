@@ -83,7 +83,7 @@ def test_gradient_is_the_same_however_the_update_is_cut(
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
 def test_prompt_positions_get_no_gradient_but_the_last(tmp_path: Path, kind: str) -> None:
-    """Row 16 and row 22: public forward of three architectures; the last prompt token predicts the first answer token."""
+    """Rows 16 and 22: three architectures; the last prompt token predicts the first answer token."""
     student = tiny_model(tmp_path / kind, kind=kind, seed=3)
     tokens = token_rows(tmp_path / "d", student, [([1, 5, 6, 7, 8, 9, 2], 4), ([1, 10, 11, 12, 2], 2)])
     model = load(student)
@@ -331,17 +331,28 @@ def test_tokens_count_every_real_token_of_every_epoch(tmp_path: Path, models: di
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adafactor"])
-def test_small_rates_move_bfloat16_weights(tmp_path: Path, data: Path, models: dict[str, Path], optimizer: str) -> None:
-    """Row 25: at 5e-5 plain bf16 stands still; at least 90 % of weights move within 20 steps."""
-    settings = settings_for(
-        models["student"], weights="bfloat16", learning_rate=5e-5, max_steps=20, optimizer=optimizer, warmup_steps=0
-    )
-    run_training(tmp_path / "o", settings, data=data)
-    before = {n: p.detach().bfloat16() for n, p in load(models["student"]).named_parameters()}
-    after = final_weights(tmp_path / "o")
-    matrices = [n for n in before if before[n].dim() > 1 and "embed" not in n and "lm_head" not in n]
-    moved = sum(int((before[n] != after[n]).sum()) for n in matrices)
-    assert moved / sum(before[n].numel() for n in matrices) > NEED
+def test_small_rates_move_bfloat16_weights(optimizer: str) -> None:
+    """Row 25: at a rate of 5e-5 and weights of 0.02, torch's AdamW in bf16 rounds most updates away; here at least 90 %
+    of the weights move within 20 steps, and by what float32 would give on average."""
+
+    def after(make: Any) -> torch.Tensor:
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(64, 64, bias=False)
+        torch.nn.init.uniform_(layer.weight, 0.02, 0.03)
+        layer.bfloat16()
+        start = layer.weight.detach().clone()
+        stepper = make(layer)
+        for _ in range(20):
+            layer.weight.grad = torch.ones_like(layer.weight)
+            stepper.step()
+        return (layer.weight.detach().float() - start.float()).flatten()
+
+    settings = TrainSettings(student="x", weights="bfloat16", learning_rate=5e-5, optimizer=optimizer)
+    moved = after(lambda layer: optim.make_optimizer(settings, layer))
+    stuck = after(lambda layer: torch.optim.AdamW(layer.parameters(), lr=5e-5, weight_decay=0.0))
+    assert (moved != 0).double().mean() >= 0.9
+    assert float(moved.mean()) == pytest.approx(-20 * 5e-5, rel=0.1)
+    assert (stuck != 0).double().mean() < 0.5
 
 
 def test_stochastic_rounding_is_unbiased() -> None:
@@ -355,7 +366,7 @@ def test_stochastic_rounding_is_unbiased() -> None:
 
 
 def test_on_policy_scores_the_students_own_answers(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
-    """The loss falls towards the teacher on the student's own text, without a cache and with no gradient to the teacher."""
+    """The student comes nearer to the teacher on its own text; no cache, no gradient to the teacher."""
     settings = settings_for(
         models["student"],
         objective="on_policy",

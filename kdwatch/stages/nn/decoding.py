@@ -8,7 +8,8 @@ number): a batch of another size, or a resumed run, gives the same answers up to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,12 @@ class Decoder:
     eos: int
     pad: int
     device: torch.device
+    _cache_name: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Keys and values are passed under another name before and after transformers 5.24."""
+        known = signature(self.model.forward).parameters
+        self._cache_name = "cache" if "cache" in known else "past_key_values"
 
     @torch.no_grad()
     def answer(
@@ -85,7 +92,7 @@ class Decoder:
             ended[alive] |= chosen == self.eos
             if step + 1 == max_new_tokens:
                 break
-            cache = out.past_key_values
+            cache = getattr(out, "cache", None) or out.past_key_values
             if (step + 1) % CHECK_EVERY == 0 or self.device.type == "cpu":
                 going = ~ended[alive]
                 if not bool(going.any()):
@@ -100,8 +107,8 @@ class Decoder:
                 input_ids=chosen[:, None],
                 attention_mask=mask,
                 position_ids=position,
-                past_key_values=cache,
                 use_cache=True,
+                **{self._cache_name: cache},
             )
         return _answers(produced.cpu().numpy(), self.eos)
 

@@ -16,7 +16,6 @@ from kdwatch.stages.data.tokenizer import FILES, TextTokenizer, model_directory
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import ModelSettings
 
-
 transformers.utils.logging.disable_progress_bar()
 
 

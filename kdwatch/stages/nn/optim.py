@@ -69,9 +69,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> tuple[dict[str, torch
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor], numbers: dict[str, Any]
 ) -> None:
-    """Inverse of `optimizer_tensors`."""
-    state: dict[int, dict[str, Any]] = {}
+    """Inverse of `optimizer_tensors`; number formats stay as they were saved (torch's own way casts them)."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for key, value in (*tensors.items(), *numbers.items()):
         index, name = key.split("/", 1)
-        state.setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        p = parameters[int(index)]
+        on_device = isinstance(value, torch.Tensor) and value.dim() > 0
+        optimizer.state[p][name] = value.to(p.device) if on_device else value

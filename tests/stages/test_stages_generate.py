@@ -1,0 +1,126 @@
+"""Generation: whole prompts, right labels, filters, resume."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stages_help import in_process, preprocessed, task_rows
+
+from kdwatch.stages import generate
+from kdwatch.stages.data.tokens import read_tokens
+from kdwatch.stages.entry import Stage, Stopped
+from kdwatch.stages.generated import engines
+from kdwatch.stages.generated.filters import repetition
+from kdwatch.stages.problem import StageProblem
+from kdwatch.stages.settings import GenerateSettings
+
+
+def settings_for(models: dict[str, Path], **values: Any) -> GenerateSettings:
+    base = {"max_new_tokens": 6, "keep_truncated": True, "device": "cpu", "threads": 1, "batch_rows": 4}
+    return GenerateSettings(teacher=str(models["teacher"]), **{**base, **values})
+
+
+@pytest.fixture
+def data(tmp_path: Path, models: dict[str, Path]) -> Path:
+    return preprocessed(tmp_path / "data", models["teacher"], task_rows(20))
+
+
+def test_whole_prompts_are_kept_and_only_answers_are_labels(
+    tmp_path: Path, models: dict[str, Path], data: Path
+) -> None:
+    """Traps 8 and 9: prompts cut to their last token; pads among the labels."""
+    out = in_process(generate.work, settings_for(models, drop_duplicates=False), tmp_path / "out", data=data)
+    source, made = read_tokens(data), read_tokens(out)
+    assert len(made) == len(source)
+    for r in range(len(made)):
+        np.testing.assert_array_equal(made.prompt(r), source.prompt(r))
+        ids, targets = made.row(r)
+        start = len(source.prompt(r))
+        assert not targets[:start].any() and targets[start:].all()
+        assert len(ids) - start <= 7
+    counts = made.meta["counts"]
+    assert counts["output_tokens"] == int(made.response_counts.sum())
+    assert counts["prompt_tokens"] == sum(len(source.prompt(r)) for r in range(len(source)))
+    assert counts["generated"] == counts["kept"] == 20
+
+
+def test_examples_are_the_same_rows_as_text(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    """Another tokenizer's student can preprocess `examples.jsonl`."""
+    out = in_process(generate.work, settings_for(models, drop_duplicates=False), tmp_path / "out", data=data)
+    rows = [json.loads(line) for line in (out / "examples.jsonl").read_text().splitlines()]
+    assert [r["prompt"] for r in rows] == [r["prompt"] for r in task_rows(20)]
+
+
+def test_truncated_answers_are_dropped_and_counted(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    """Trap 10: filters that only clamp. A random teacher rarely ends within 6 tokens."""
+    kept = in_process(generate.work, settings_for(models, drop_duplicates=False), tmp_path / "kept", data=data)
+    ended = [bool(read_tokens(kept).row(r)[0][-1] == 2) for r in range(20)]
+    wanted = settings_for(models, keep_truncated=False, drop_duplicates=False)
+    if not any(ended):
+        with pytest.raises(StageProblem, match="truncated.*raise max_new_tokens"):
+            in_process(generate.work, wanted, tmp_path / "out", data=data)
+    else:
+        out = in_process(generate.work, wanted, tmp_path / "out", data=data)
+        counts = read_tokens(out).meta["counts"]
+        assert counts["kept"] == sum(ended) and counts["dropped: truncated"] == 20 - sum(ended)
+
+
+def test_duplicates_are_dropped(tmp_path: Path, models: dict[str, Path]) -> None:
+    rows = task_rows(5)
+    data = preprocessed(tmp_path / "d", models["teacher"], rows + rows)
+    out = in_process(generate.work, settings_for(models, do_sample=False), tmp_path / "out", data=data)
+    counts = read_tokens(out).meta["counts"]
+    assert counts["kept"] == 5 and counts["dropped: duplicate"] == 5
+
+
+def test_repetition_is_the_share_of_four_grams_seen_before() -> None:
+    assert repetition([1, 2, 3]) == 0
+    assert repetition([1, 2, 3, 4, 5]) == 0
+    assert repetition([7] * 8) == pytest.approx(4 / 5)
+
+
+def test_a_users_command_decides(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    code = "import sys, json\nfor l in sys.stdin: print(str(json.loads(l)['prompt'].startswith('max')).lower())"
+    wanted = settings_for(models, drop_duplicates=False, filter_command=[sys.executable, "-c", code])
+    out = in_process(generate.work, wanted, tmp_path / "out", data=data)
+    rows = [json.loads(line) for line in (out / "examples.jsonl").read_text().splitlines()]
+    assert len(rows) == sum(r["prompt"].startswith("max") for r in task_rows(20))
+    wanted = settings_for(models, filter_command=[sys.executable, "-c", "print('maybe')"])
+    with pytest.raises(StageProblem, match="must print true or false"):
+        in_process(generate.work, wanted, tmp_path / "bad", data=data)
+
+
+def test_a_stopped_generation_goes_on_and_gives_the_same(
+    tmp_path: Path, models: dict[str, Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = settings_for(models, shard_rows=5, drop_duplicates=False)
+    whole = in_process(generate.work, wanted, tmp_path / "whole", data=data)
+    output = tmp_path / "stopped"
+    stage = Stage("stage", {"data": data}, output)
+    plain = engines.TransformersEngine.answer
+    asked: list[int] = []
+
+    def answer(self: Any, data: Any, rows: Any, stage: Stage, store: Any) -> Any:
+        asked.append(len(rows))
+        found = plain(self, data, rows, stage, store)
+        stage.stopping = len(asked) == 2
+        return found
+
+    monkeypatch.setattr(engines.TransformersEngine, "answer", answer)
+    with pytest.raises(Stopped):
+        generate.work(wanted, stage)
+    in_process(generate.work, wanted, output, data=data)
+    assert len(asked) == 2 + 1 + 2
+    for name in ("ids.npy", "targets.npy", "examples.jsonl"):
+        assert (output / name).read_bytes() == (whole / name).read_bytes()
+    assert not (output / ".answers").exists()
+
+
+def test_vllm_that_is_not_installed_is_said(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    with pytest.raises(StageProblem, match="vllm is not installed"):
+        in_process(generate.work, settings_for(models, engine="vllm"), tmp_path / "out", data=data)
