@@ -31,30 +31,72 @@ def exit_code(run: Path) -> int:
     return EXIT_BY_STATUS.get(RunReader(run).status(), 1)
 
 
-def show(run: Path, *, screen: bool) -> str:
-    """Show a run until it ends or the person leaves; what happened: `ended`, `left` or `interrupted` (Ctrl-C)."""
-    if screen:
-        from kdwatch.tui.app import run_app
+def show(run: Path) -> bool:
+    """Show a run's screen until the person leaves; whether the run had ended by then."""
+    from kdwatch.tui.app import run_app
 
-        run_app(run)
-        return "left" if is_running(run) else "ended"
-    return follow(run)
+    run_app(run)
+    return not is_running(run)
 
 
-def follow(run: Path, on_interrupt: Callable[[], Any] | None = None) -> str:
-    """Plain lines until the run ends. Ctrl-C calls `on_interrupt` and goes on following; a second one leaves."""
+class Asked(Exception):
+    """A signal that asks to stop: `number`."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class StopSignals:
+    """INT and TERM while this is entered: kept until `following`, where they raise Asked. So a run that is just
+    being started is stopped in order too, not left behind."""
+
+    def __init__(self) -> None:
+        self._kept: int | None = None
+        self._raises = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _take(self, number: int, _: Any) -> None:
+        if self._raises:
+            raise Asked(number)
+        self._kept = number
+
+    def following(self, call: Callable[[], Any]) -> None:
+        """Run `call`; raises Asked for a signal now, or for one that was kept."""
+        try:
+            self._raises = True
+            kept, self._kept = self._kept, None
+            if kept:
+                raise Asked(kept)
+            call()
+        finally:
+            self._raises = False
+
+
+def follow(run: Path, signals: StopSignals, on_signal: Callable[[int], Any] | None = None) -> int:
+    """Plain lines until the run ends; 0 then. INT or TERM calls `on_signal` and goes on following; a second one, or
+    any without `on_signal`, leaves: 128+n."""
     from kdwatch.tui import plain
 
     asked = False
     while True:
         try:
-            plain.follow(run)
-            return "interrupted" if asked else "ended"
-        except KeyboardInterrupt:
-            if asked or on_interrupt is None:
-                return "left"
+            signals.following(lambda: plain.follow(run))
+            return 0
+        except Asked as signalled:
+            if asked or on_signal is None:
+                return 128 + signalled.number
             asked = True
-            on_interrupt()
+            on_signal(signalled.number)
 
 
 def is_running(run: Path) -> bool:

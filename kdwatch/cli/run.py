@@ -23,7 +23,7 @@ def run(recipe: Path, detach: bool, plain: bool, name: str | None, home: str | N
     """Run a recipe's stages and record their energy.
 
     The run goes on when the screen or the terminal is closed: `kdwatch watch last` returns to it and
-    `kdwatch stop last` ends it. With plain lines, Ctrl-C stops the run.
+    `kdwatch stop last` ends it. With plain lines, Ctrl-C and TERM stop the run.
 
     \b
     kdwatch run recipe.yaml
@@ -48,30 +48,36 @@ def run(recipe: Path, detach: bool, plain: bool, name: str | None, home: str | N
         return
     from kdwatch.pipeline.launch import start_run
 
-    path = start_run(found)
     if detach:
-        click.echo(path.name)
+        click.echo(start_run(found).name)
         return
-    sys.exit(_follow(path, plain))
+    screen = common.wants_screen(plain)
+    with common.StopSignals() as signals:
+        path = start_run(found)
+        code = None if screen else _follow(path, signals)
+    sys.exit(_show(path) if code is None else code)
 
 
-def _follow(path: Path, plain: bool) -> int:
-    """Show the run; the exit code of this command."""
-    if common.wants_screen(plain):
-        what = common.show(path, screen=True)
-        if what == "left":
-            return 0  # the screen has said that the run goes on
+def _show(path: Path) -> int:
+    """Show the run's screen; the exit code of this command."""
+    if common.show(path):
         return common.exit_code(path)
+    common.note(f"the run goes on: kdwatch watch {path.name} returns to it, kdwatch stop {path.name} ends it")
+    return 0
+
+
+def _follow(path: Path, signals: common.StopSignals) -> int:
+    """Follow the run with plain lines; the exit code of this command."""
     common.note(f"run {path.name}")
-    what = common.follow(path, on_interrupt=lambda: _ask_to_stop(path))
-    if what == "left":
+    left = common.follow(path, signals, on_signal=lambda number: _ask_to_stop(path, number))
+    if left:
         common.note(f"left; the run may still be ending: kdwatch watch {path.name}")
-        return 130
+        return left
     return common.exit_code(path)
 
 
-def _ask_to_stop(path: Path) -> None:
+def _ask_to_stop(path: Path, number: int) -> None:
     from kdwatch.rundir import control
 
-    common.note("stopping the run (Ctrl-C again to leave it to itself)")
-    control.request(path, "stop", exit_code=130)
+    common.note("stopping the run (once more to leave it to itself)")
+    control.request(path, "stop", exit_code=128 + number)

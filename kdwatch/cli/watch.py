@@ -35,7 +35,8 @@ def watch(run: str, once: bool, plain: bool) -> None:
         click.echo(text.frame(path), nl=False)
         return
     if common.wants_screen(plain):
-        common.show(path, screen=True)
+        common.show(path)
         return
-    if common.follow(path) == "left":
-        sys.exit(130)
+    with common.StopSignals() as signals:
+        code = common.follow(path, signals)
+    sys.exit(code)

@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -74,18 +75,19 @@ def test_no_call_reaches_a_board_while_nothing_runs(nvml_library: Path, tmp_path
 def test_a_board_that_hangs_stalls_neither_the_run_nor_the_others(
     nvml_library: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    """Calls of one board take 3 s; the other is still sampled ten times a second, and the stage starts at once."""
+    """Calls of one board begin to take 3 s after the start; the other is still sampled ten times a second, and the
+    run ends in time."""
     boards(
         nvml_library,
         tmp_path,
         monkeypatch,
         FakeBoard(trace=constant(200.0)),
-        FakeBoard(trace=constant(200.0), faults=[("slow", 2.0, 1e9, 3.0)]),
+        FakeBoard(trace=constant(200.0), faults=[("slow", time.monotonic() + 4.0, 1e9, 3.0)]),
     )
-    run = record(tmp_path, "stages:\n- {name: s, run: sleep 4}\n")
+    run = record(tmp_path, "stages:\n- {name: s, run: sleep 6}\n")
     started, ended = (stage_events(run, "s")[kind]["t"] for kind in ("stage_started", "stage_ended"))
     times = sorted(s.t for s in RunReader(run).iter_samples() if s.key == "g0" and started <= s.t <= ended)
-    assert len(times) > 15 and ended - started < 8.0
+    assert len(times) > 15 and ended - started < 10.0
     assert max(b - a for a, b in itertools.pairwise(times)) < 1.0
 
 
@@ -94,7 +96,7 @@ def test_another_process_on_the_board_is_flagged_and_the_runs_own_is_not(
 ) -> None:
     """The test's own process computes on board 0: it is no process of the stage. The stage's own child is."""
     boards(nvml_library, tmp_path, monkeypatch, FakeBoard(processes=[(os.getpid(), 0.0, 1e9)]))
-    run = record(tmp_path, "idle_baseline: 1s\nstages:\n- {name: s, run: sleep 6}\n")
+    run = record(tmp_path, "idle_baseline: 1s\nstages:\n- {name: s, run: sleep 1}\n")
     assert {"contended", "baseline_refused"} <= {w["code"] for w in build_report(run)["warnings"]}
     assert events(run, "baseline") == []
 

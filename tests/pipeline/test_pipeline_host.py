@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("mark")
 
 def test_two_runs_at_once_both_work_and_both_say_so(tmp_path: Path) -> None:
     """Fault 60: a second instance fails elsewhere."""
-    runs = [begin(tmp_path, "stages:\n- {name: s, run: sleep 4}\n") for _ in range(2)]
+    runs = [begin(tmp_path, "stages:\n- {name: s, run: sleep 3}\n") for _ in range(2)]
     for run in runs:
         assert finish(run)["status"] == "completed"
         assert "shared_host" in warning_codes(run)
