@@ -17,6 +17,7 @@ from kdwatch.interop.load import READERS, load_log
 from kdwatch.interop.model import ImportedLog, ImportOptions
 from kdwatch.interop.source import Watch
 from kdwatch.interop.summary import log_json, problem_json
+from kdwatch.interop.timeline import pieces_of
 from kdwatch.interop.to_run import write_run
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.paths import runs_dir
@@ -101,7 +102,7 @@ def import_paths(
             continue
         logs.append(log)
         result.files.append(log_json(log))
-    usable = [log for log in logs if log.duration_s is not None and (log.total_j is not None or log.stages)]
+    usable = [log for log in logs if pieces_of(log)]
     if not usable:
         if logs:
             result.notes.append("no run made: no file has a duration; give --interval SECONDS if you know it")

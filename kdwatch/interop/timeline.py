@@ -63,6 +63,11 @@ def build_timeline(logs: list[ImportedLog]) -> Timeline:
         timeline.local_start = first if kinds == {"local"} else None
     else:
         _place_end_to_end(timeline)
+    for log in logs:
+        without = [s.name for s in log.stages if s.duration_s is None and s.total_j is not None]
+        if without:
+            text = f"{log.path.name}: {len(without)} stages have energy and no duration: not in the run"
+            timeline.notes.append(Note("stage_left_out", text))
     pieces.sort(key=lambda piece: piece.start)
     _name(pieces)
     if timeline.local_start is not None:

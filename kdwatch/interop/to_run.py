@@ -113,7 +113,7 @@ def manifest_of(
         "created_at": now,
         "clock": {"monotonic_origin": time.monotonic(), "wall_origin": timeline.wall_origin, "boottime_origin": None},
         "stages": [_stage_entry(piece, devices) for piece in timeline.pieces],
-        "devices": [_device_entry(device) for device in devices],
+        "devices": [_device_entry(device, timeline) for device in devices],
         "sensors": [],
         "hardware": {"cpu": None, "cores": None, "memory_b": None, "gpus": _gpu_names(devices)},
         "environment": [],
@@ -165,9 +165,19 @@ def _device_id(found: RunDevice) -> str:
     return key if key.startswith(("GPU-", "MIG-")) else f"{found.log.path.name}:{key}"
 
 
-def _device_entry(found: RunDevice) -> dict[str, Any]:
+def _highest_w(device: LoggedDevice, timeline: Timeline) -> float:
+    """Largest power that the device has anywhere: of a reading, or on average in a stage."""
+    found = [device.peak_w, device.mean_w, device.stats.peak_w if device.stats else None]
+    for piece in timeline.pieces:
+        if any(d is device for d in piece.devices):
+            energy = _stage_energy(device, piece)
+            found.append(None if energy is None else energy / piece.duration_s)
+    return max((watts for watts in found if watts is not None), default=0.0)
+
+
+def _device_entry(found: RunDevice, timeline: Timeline) -> dict[str, Any]:
     device = found.device
-    highest = max(device.peak_w or 0.0, device.mean_w or 0.0, (device.stats.peak_w or 0.0) if device.stats else 0.0)
+    highest = _highest_w(device, timeline)
     return {
         "key": found.key,
         "id": _device_id(found),

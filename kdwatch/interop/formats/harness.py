@@ -8,6 +8,7 @@ from typing import Any
 from kdwatch.interop.formats.harness_stage import add_devices, stage_of
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedStage, LogProblem
 from kdwatch.interop.source import TextSource
+from kdwatch.interop.values import integer_or_none, number_or_none
 
 
 def parse_json(source: TextSource) -> dict[str, Any]:
@@ -59,9 +60,9 @@ def summary_stages(data: dict[str, Any]) -> list[LoggedStage]:
 def summary_facts(data: dict[str, Any]) -> dict[str, Any]:
     """The summary's own totals, as written."""
     return {
-        "summary_total_energy_j": data.get("total_energy_joules"),
-        "summary_tokens": data.get("total_tokens_processed"),
-        "summary_duration_s": data.get("total_duration_seconds"),
-        "summary_start_local": data.get("start_time"),
-        "experiment": data.get("experiment_name"),
+        "summary_total_energy_j": number_or_none(data.get("total_energy_joules")),
+        "summary_tokens": integer_or_none(data.get("total_tokens_processed")),
+        "summary_duration_s": number_or_none(data.get("total_duration_seconds")),
+        "summary_start_local": str(data.get("start_time"))[:40],
+        "experiment": str(data.get("experiment_name"))[:200],
     }

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from kdwatch.interop.formats.perf_domains import add_domains, domain_of
+from kdwatch.interop.formats.perf_domains import add_domains
 from kdwatch.interop.model import ImportedLog, ImportOptions, LogProblem
 from kdwatch.interop.source import TextSource
 from kdwatch.interop.spool import Spool
@@ -92,7 +92,7 @@ def _fill(log: ImportedLog, events: dict[str, Event]) -> None:
     seconds = max(event.last for event in events.values()) if timed else None
     add_domains(log, {name: event.joules if event.intervals else None for name, event in events.items()}, seconds)
     for device in log.devices:
-        event = next(e for name, e in events.items() if domain_of(name) == device.key)
+        event = events[str(device.name)]
         device.peak_w = event.peak_w
         if timed:
             device.counter = event.counter

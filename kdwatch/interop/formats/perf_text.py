@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from kdwatch.interop.formats.perf_domains import add_domains, counted, domain_of
+from kdwatch.interop.formats.perf_domains import add_domains, counted, keys_of
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedStage, LogProblem
 from kdwatch.interop.source import TextSource
 from kdwatch.interop.values import NotANumber, to_float
@@ -50,8 +50,9 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
         raise LogProblem("perf output without Joules; run perf stat -a -e power/energy-pkg/", rows=rows)
     log = ImportedLog(source.path, "perf-stat-text", source.encoding, rows=rows)
     comma = decimal_comma(runs)
+    keys = keys_of(dict.fromkeys(event for run in runs for event in run.events))
     for number, run in enumerate(runs, 1):
-        log.stages.append(_stage(run, number, comma, log))
+        log.stages.append(_stage(run, number, comma, keys, log))
     _totals(log)
     return log
 
@@ -78,7 +79,7 @@ def _number(text: str, comma: bool) -> float | None:
         return None
 
 
-def _stage(run: PerfRun, number: int, comma: bool, log: ImportedLog) -> LoggedStage:
+def _stage(run: PerfRun, number: int, comma: bool, keys: dict[str, str], log: ImportedLog) -> LoggedStage:
     energies: dict[str, float | None] = {}
     for event, texts in run.events.items():
         values = [value for text in texts if (value := _number(text, comma)) is not None]
@@ -88,8 +89,7 @@ def _stage(run: PerfRun, number: int, comma: bool, log: ImportedLog) -> LoggedSt
         elapsed = _number(run.stamps[-1], comma)
     if run.repeats > 1:
         log.note("mean_of_repeats", f"run {number} is the mean of {run.repeats} repeats (perf -r), not their sum")
-    keys = set(counted(energies))
-    parts = {domain_of(event): value for event, value in energies.items() if event in keys}
+    parts = {keys[event]: energies[event] for event in counted(energies)}
     name = f"run {number}" + (f" {run.name}" if run.name and run.name != "system wide" else "")
     return LoggedStage(name, "custom", None, elapsed, parts, details={"energy_j_by_event": energies})
 
