@@ -26,7 +26,7 @@ def run_info(manifest: Mapping[str, Any], events: Iterable[Mapping[str, Any]], f
     info: dict[str, Any] = {
         "student_params_b": reported_params_b(seen, "student") or _named(stages, "student", folder),
         "teacher_params_b": reported_params_b(seen, "teacher") or _named(stages, "teacher", folder),
-        "hardware": _hardware(manifest),
+        "hardware": hardware_name(manifest),
     }
     info |= {name: _number(settings.pop(name, None)) for name in _COLUMNS}
     if settings:
@@ -61,7 +61,7 @@ def _settings(stages: Iterable[Stage]) -> dict[str, Any]:
             plain = {k: v for k, v in values.items() if isinstance(v, int | float | str | bool) and k not in _LEFT_OUT}
             if plain.get("objective", "sft") == "sft":
                 plain = {k: v for k, v in plain.items() if k not in ("alpha", "temperature", "tail", "max_new_tokens")}
-            found |= plain
+            found |= plain | ({"early_stop": True} if values.get("early_stop") else {})
     return found
 
 
@@ -78,7 +78,8 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _hardware(manifest: Mapping[str, Any]) -> str | None:
+def hardware_name(manifest: Mapping[str, Any]) -> str | None:
+    """What a run ran on: its GPUs (`2x NVIDIA H100`), else its CPU; None where the manifest does not say."""
     hardware = manifest.get("hardware")
     if not isinstance(hardware, Mapping):
         return None

@@ -1,0 +1,198 @@
+"""Energy of a stage before it runs: `predicted` from finished runs on this hardware, else a `prior` from compute.
+
+The prior is that of the H100, the only hardware it is known for; on other machines it is shown for models that nobody
+would run on a CPU, and says so. Where neither carries, the energy is unknown and the reason is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kdwatch.ledger.units import KWH_J, format_number
+from kdwatch.pipeline.outlook.amounts import Amounts
+from kdwatch.pipeline.outlook.past import PastStage
+from kdwatch.pipeline.resolve import ResolvedStage
+from planners.costmodel import Declined, Observed, Prediction, fit_stage, one_size
+from planners.teachermodel import Forward, Generated, fit_generation, forward_energy_kwh
+
+SAME_SIZE = 0.05
+"""Relative difference of two models' sizes that counts as none."""
+APART = 1.5
+"""Factor between the shortest and the longest run from which a line through them means something."""
+TESTS = ("exact_match", "limit", "max_new_tokens", "lm_eval", "command", "perplexity", "agreement")
+"""Settings that say what an evaluation does."""
+PRIOR_FROM_B = 0.5
+"""Billions of parameters from which a model is meant for a GPU, whatever this machine is."""
+DECODE_SD = 0.5
+"""Assumed relative sd of the decode law for a machine on which nothing was generated."""
+DECODE_FACTOR = 2.0
+"""Assumed 90 % range of the same: half to twice."""
+FORWARD_SHARE = 1 / 3
+"""A forward pass takes 2 of the 6 FLOPs of a training step per parameter and token."""
+H100 = "H100"
+
+
+@dataclass(frozen=True)
+class Energy:
+    """A stage's energy to come, in joules; `low` and `high` at 90 %."""
+
+    mean_j: float
+    low_j: float
+    high_j: float
+    label: str
+    """`predicted` (from runs here) or `prior` (from compute)."""
+    basis: str
+    """What it rests on, in a few words."""
+    prediction: Prediction
+    """The same in kWh, to be summed."""
+
+
+def stage_energy(
+    stage: ResolvedStage, regime: str, amounts: Amounts, past: Sequence[PastStage], hardware: str | None
+) -> Energy:
+    """Raises Declined, with the reason, where nothing can be said."""
+    like = [old for old in past if _same_work(stage, old)]
+    if not like:
+        return _prior(stage, regime, amounts, hardware)
+    try:
+        return _labelled(_from_past(stage, amounts, like), "predicted", f"{_stages(len(like))} run here")
+    except Declined as why:
+        try:
+            return _prior(stage, regime, amounts, hardware)
+        except Declined:
+            raise why from None
+
+
+def _stages(count: int) -> str:
+    return "1 stage" if count == 1 else f"{count} stages"
+
+
+def _same_work(stage: ResolvedStage, old: PastStage) -> bool:
+    if stage.builtin is None:
+        return old.uses is None and list(old.command) == stage.argv
+    if old.uses != stage.recipe.uses:
+        return False
+    objective = stage.settings.get("objective")
+    return objective is None or old.settings.get("objective", "sft") == objective
+
+
+def _from_past(stage: ResolvedStage, amounts: Amounts, like: Sequence[PastStage]) -> Prediction:
+    size = amounts.model.params_b
+    same = [old for old in like if _same_size(old.params_b, size)]
+    if stage.recipe.uses == "teacher.generate":
+        return _generation(stage, amounts, same)
+    if same:
+        evaluates = stage.recipe.uses in ("evaluate", "teacher.evaluate")
+        return _same_tests(stage, same) if evaluates else _by_tokens(amounts.tokens, same)
+    if stage.recipe.uses != "student.train" or size is None:
+        raise Declined("it ran here with other models only; run it once with this one")
+    observed = [Observed(old.params_b, old.energy_j / KWH_J, old.tokens) for old in like if old.params_b]
+    if len({o.params_b for o in observed}) > 1:
+        return fit_stage(observed).predict(size, amounts.tokens)
+    return one_size(observed, size)
+
+
+def _same_size(ours: float | None, theirs: float | None) -> bool:
+    if ours is None or theirs is None:
+        return ours is None and theirs is None
+    return math.isclose(ours, theirs, rel_tol=SAME_SIZE)
+
+
+def _by_tokens(tokens: float | None, same: Sequence[PastStage]) -> Prediction:
+    """By tokens where they are known on both sides, else the mean of the runs.
+
+    Runs of clearly different lengths carry a line (what does not grow with the tokens, and what does); runs of one
+    length only a range, since nothing says how much of their energy was start-up. Raises Declined beyond a factor of
+    ten of one length.
+    """
+    points = [Forward(old.tokens, old.energy_j) for old in same if old.tokens]
+    if not (tokens and points):
+        return _mean(same)
+    lengths = [point.tokens for point in points]
+    if max(lengths) >= APART * min(lengths):
+        return forward_energy_kwh(points, tokens)
+    middle = sum(lengths) / len(lengths)
+    if math.isclose(tokens, middle, rel_tol=SAME_SIZE):
+        return _mean(same)
+    try:
+        return one_size([Observed(middle, point.energy_j / KWH_J) for point in points], tokens)
+    except Declined:
+        raise Declined(
+            f"{format_number(tokens)} tokens are too far from the {format_number(middle)} run here; run one between"
+        ) from None
+
+
+def _mean(same: Sequence[PastStage]) -> Prediction:
+    from planners.predict import mean_of_runs
+
+    return mean_of_runs([old.energy_j / KWH_J for old in same])
+
+
+def _same_tests(stage: ResolvedStage, same: Sequence[PastStage]) -> Prediction:
+    """An evaluation costs what the same tests cost."""
+    like = [old for old in same if all(old.settings.get(n) == stage.recipe.settings.get(n) for n in TESTS)]
+    if not like:
+        raise Declined("it ran here with other tests only; run it once with these")
+    return _mean(like)
+
+
+def _generation(stage: ResolvedStage, amounts: Amounts, same: Sequence[PastStage]) -> Prediction:
+    if amounts.tokens is None:
+        raise Declined("the number of prompts is unknown")
+    points = [
+        Generated(old.tokens, _batch(old.settings), float(old.settings.get("max_new_tokens", 512)), old.energy_j)
+        for old in same
+        if old.tokens
+    ]
+    if not points:
+        raise Declined("this teacher generated nothing here yet; run it once")
+    if len({(p.batch, p.length) for p in points}) == 1:
+        return _by_tokens(amounts.tokens, same)
+    model = fit_generation(points, amounts.model.params_b)
+    return model.energy_kwh(amounts.tokens, _batch(stage.settings), float(stage.settings["max_new_tokens"]))
+
+
+def _batch(settings: object) -> float:
+    """Rows of a batch; 32 stands for "as many as fit"."""
+    rows = settings.get("batch_rows") if isinstance(settings, dict) else None
+    return float(rows or 32)
+
+
+def _prior(stage: ResolvedStage, regime: str, amounts: Amounts, hardware: str | None) -> Energy:
+    size, tokens = amounts.model.params_b, amounts.tokens
+    never = "no run of it on this hardware; run it once"
+    if stage.recipe.uses not in ("student.train", "teacher.cache_logits", "teacher.generate"):
+        raise Declined(never)
+    here = hardware is not None and H100 in hardware
+    if size is None or not (here or size >= PRIOR_FROM_B):
+        raise Declined(never)
+    if tokens is None:
+        raise Declined("the number of tokens is unknown; put the data on this disk, or set `limit`")
+    where = "compute on an H100" + ("" if here else ", not this machine")
+    found, (low, high) = _h100(stage, regime, size, tokens)
+    return Energy(found.mean * KWH_J, low * KWH_J, high * KWH_J, "prior", where, found)
+
+
+def _h100(stage: ResolvedStage, regime: str, size: float, tokens: float) -> tuple[Prediction, tuple[float, float]]:
+    """Mean and 90 % range in kWh."""
+    from planners.flops import PJ_PER_FLOP, prior_range_kwh, training_prior_kwh
+    from planners.serving import decode_j_per_token
+    from planners.teachermodel import scaled
+
+    if stage.recipe.uses == "teacher.generate":
+        mean = tokens * decode_j_per_token(size, _batch(stage.settings)) / KWH_J
+        sd = DECODE_SD * mean
+        return Prediction(mean, sd, sd, math.inf, "extrapolated"), (mean / DECODE_FACTOR, mean * DECODE_FACTOR)
+    kind, share = "sft", FORWARD_SHARE
+    if stage.recipe.uses == "student.train":
+        wanted = "kd" if stage.settings["objective"] == "kd" else regime
+        kind, share = wanted if wanted in PJ_PER_FLOP else "sft", 1.0
+    low, high = prior_range_kwh(kind, size, tokens)
+    return scaled(training_prior_kwh(kind, size, tokens, H100), share), (low * share, high * share)
+
+
+def _labelled(found: Prediction, label: str, basis: str) -> Energy:
+    low, high = found.interval(0.9)
+    return Energy(found.mean * KWH_J, low * KWH_J, high * KWH_J, label, basis, found)

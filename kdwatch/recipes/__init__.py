@@ -1,0 +1,1 @@
+"""Recipes that come with kdwatch, to copy and change."""
