@@ -21,7 +21,14 @@ from kdwatch.stages.settings import GenerateSettings
 
 
 def settings_for(models: dict[str, Path], **values: Any) -> GenerateSettings:
-    base = {"max_new_tokens": 6, "keep_truncated": True, "device": "cpu", "threads": 1, "batch_rows": 4}
+    base = {
+        "max_new_tokens": 6,
+        "min_tokens": 0,
+        "keep_truncated": True,
+        "device": "cpu",
+        "threads": 1,
+        "batch_rows": 4,
+    }
     return GenerateSettings(teacher=str(models["teacher"]), **{**base, **values})
 
 
@@ -62,7 +69,7 @@ def test_truncated_answers_are_dropped_and_counted(tmp_path: Path, models: dict[
     ended = [bool(read_tokens(kept).row(r)[0][-1] == 2) for r in range(20)]
     wanted = settings_for(models, keep_truncated=False, drop_duplicates=False)
     if not any(ended):
-        with pytest.raises(StageProblem, match="truncated.*raise max_new_tokens"):
+        with pytest.raises(StageProblem, match=r"truncated.*raise max_new_tokens"):
             in_process(generate.work, wanted, tmp_path / "out", data=data)
     else:
         out = in_process(generate.work, wanted, tmp_path / "out", data=data)

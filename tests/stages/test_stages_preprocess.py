@@ -78,7 +78,7 @@ def test_chat_without_template_and_template_that_rewrites_are_refused(
 def test_a_template_cannot_reach_out_of_its_sandbox(tmp_path: Path, chatty: Path) -> None:
     (chatty / "chat_template.jinja").write_text("{{ messages.__class__.__mro__[1].__subclasses__() }}")
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    with pytest.raises(StageProblem, match="chat template .* fails"):
+    with pytest.raises(StageProblem, match=r"chat template .* fails"):
         preprocessed(tmp_path / "b", chatty, [{"messages": messages}])
 
 
@@ -150,7 +150,7 @@ def test_a_torn_data_set_is_found(tmp_path: Path, models: dict[str, Path]) -> No
     ids = np.load(out / "ids.npy")
     ids[-1] += 1
     np.save(out / "ids.npy", ids)
-    with pytest.raises(StageProblem, match="is not what its meta.json says"):
+    with pytest.raises(StageProblem, match=r"is not what its meta\.json says"):
         read_tokens(out)
     (out / "ids.npy").write_bytes(b"x")
     with pytest.raises(StageProblem, match="torn"):
