@@ -64,3 +64,31 @@ def point_line(number: int, count: int, point: Row) -> str:
     elif point["reused"]:
         parts.append("reused " + ", ".join(clean(name, 40) for name in point["reused"]))
     return "  ".join(parts)
+
+
+def plan_lines(plan: Row) -> Iterator[str]:
+    """The lines that `kdwatch sweep --dry-run` prints."""
+    from kdwatch.pipeline.dry_run import energy_range, size_text
+
+    points = plan["points"]
+    done = sum(point["status"] == "completed" for point in points)
+    yield f"{clean(plan['name'], 64)}: {len(points)} points, {len(points) - done} to run, {done} done before"
+    yield ""
+    yield from table([("point", "status", "runs", "takes"), *map(_plan_row, points)])
+    yield ""
+    yield f"{plan['stages_to_run']} stages to run; disk: {size_text(plan['disk_b'])} of new outputs"
+    without = plan["energy_without"]
+    left = f", without {clean(', '.join(without), 200)}" if without else ""
+    if plan["energy_j"] is None:
+        yield f"energy: n/a{left}"
+    else:
+        numbers = energy_range(plan["energy_j"], plan["energy_low_j"], plan["energy_high_j"])
+        yield f"energy: {numbers} at 90 %, {' and '.join(plan['energy_labels'])}{left}"
+    yield "nothing was run"
+
+
+def _plan_row(point: Row) -> tuple[str, ...]:
+    runs = [s["name"] for s in point["stages"] if s["reuses"] is None and s["made_by_point"] is None]
+    takes = [s["name"] for s in point["stages"] if s["reuses"] is not None or s["made_by_point"] is not None]
+    status = {"completed": "done", "running": "runs now"}.get(point["status"], str(point["status"]))
+    return clean(point["name"], 64), status, clean(", ".join(runs), 120) or "-", clean(", ".join(takes), 120) or "-"

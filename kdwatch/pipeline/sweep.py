@@ -72,9 +72,10 @@ def load_sweep(path: Path | str) -> Sweep:
     if not isinstance(placed.data, dict):
         raise placed.problem((), "a sweep is a recipe with the key sweep: a mapping")
     grids = list(_grids(placed))
+    count = sum(grid.size for grid in grids)
+    if count > MOST_POINTS:
+        raise placed.problem(("sweep",), f"has {count} points, at most {MOST_POINTS}: take values out")
     drafts = [draft for grid in grids for draft in _drafts(placed, grid)]
-    if len(drafts) > MOST_POINTS:
-        raise placed.problem(("sweep",), f"has {len(drafts)} points, at most {MOST_POINTS}: take values out")
     declare_temperatures([draft.data for draft in drafts])
     recipes = [_recipe(draft) for draft in drafts]
     varying = varying_keys([draft.settings for draft in drafts])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -80,6 +81,11 @@ class Grid:
     recipe: str | None
     """File of the recipe that varies; None: the file that holds the grid."""
     axes: tuple[Axis, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return math.prod(len(axis.values) for axis in self.axes)
 
     def combinations(self) -> Iterator[tuple[tuple[Axis, int], ...]]:
         """(axis, number of its value) of each point; the last axis varies fastest."""
