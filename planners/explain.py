@@ -17,6 +17,7 @@ from planners.result import Reason
 from planners.rules import Context
 from planners.scoring import USED, limit_values
 from planners.spread import ASSUMED_ENERGY_CV, ASSUMED_QUALITY_SD
+from planners.wording import energy
 
 Row = dict[str, Any]
 NOISE = 0.02
@@ -73,19 +74,19 @@ def _choice(context: Context, ranked: pl.DataFrame) -> Reason:
     count = f"{ranked.height} of {len(context.rows)} candidates"
     within = " and ".join(_limit_text(request, name) for name in limits.active(request))
     kept = f"{count} keep {within}" if within else f"{count} have a known quality"
-    energy = energy_column(request)
-    what = "training and serving energy" if energy == "lifecycle_kwh" else "energy per student"
+    column = energy_column(request)
+    what = "training and serving energy" if column == "lifecycle_kwh" else "energy per student"
     if request.goal == "min_energy":
-        text = f"{kept}; {row['id']} needs the least {what}: {row[energy]:.2f} kWh, quality {row['quality']:.2f}"
+        text = f"{kept}; {row['id']} needs the least {what}: {energy(row[column])}, quality {row['quality']:.2f}"
     elif request.quality_tolerance:
         text = (
             f"{kept}; {row['id']} is the cheapest within {request.quality_tolerance:g} of the best quality: "
-            f"{row['quality']:.2f}, {row['per_student_kwh']:.2f} kWh per student"
+            f"{row['quality']:.2f}, {energy(row['per_student_kwh'])} per student"
         )
     else:
         text = (
             f"{kept}; {row['id']} has the highest quality: {row['quality']:.2f}, "
-            f"{row['per_student_kwh']:.2f} kWh per student"
+            f"{energy(row['per_student_kwh'])} per student"
         )
     values = {
         "id": row["id"],
@@ -99,9 +100,13 @@ def _choice(context: Context, ranked: pl.DataFrame) -> Reason:
 def _limit_text(request: PlanRequest, name: str) -> str:
     if name == limits.QUALITY:
         return f"quality ≥ {request.min_quality:g}"
-    unit = _UNITS[name] or request.currency
     sure = f" with P ≥ {request.confidence:g}" if request.confidence else ""
-    return f"the {_NAMES[name]} of {limit_values(request)[name]:.4g} {unit}{sure}"
+    return f"the {_NAMES[name]} of {_amount(limit_values(request)[name], request, name)}{sure}"
+
+
+def _amount(value: float, request: PlanRequest, name: str) -> str:
+    """A limited quantity with its unit."""
+    return energy(value) if name == "budget_kwh" else f"{value:.4g} {_UNITS[name] or request.currency}"
 
 
 def runner_up(ranked: pl.DataFrame, request: PlanRequest) -> dict[str, Any] | None:
@@ -120,27 +125,23 @@ def runner_up(ranked: pl.DataFrame, request: PlanRequest) -> dict[str, Any] | No
 
 
 def _lost_to(row: Row, best: Row, request: PlanRequest) -> str:
-    energy = energy_column(request)
+    column = energy_column(request)
     more, worse = (
-        row[energy] - best[energy] if None not in (row[energy], best[energy]) else None,
+        row[column] - best[column] if None not in (row[column], best[column]) else None,
         best["quality"] - row["quality"],
     )
     if request.goal == "min_energy":
         if more is None:
             return "its serving energy is unknown"
         return (
-            f"needs {_kwh(more)} more than {best['id']}"
+            f"needs {energy(more)} more than {best['id']}"
             if more > 0
             else f"as cheap as {best['id']}, behind it by tie-break"
         )
     if worse > EPSILON:
         return f"quality {row['quality']:.2f} is below {best['quality']:.2f} of {best['id']}"
     within = "within the tolerance of" if worse < -EPSILON else "of the same quality as"
-    return f"{within} {best['id']}, and needs {_kwh(more or 0.0)} more"
-
-
-def _kwh(value: float) -> str:
-    return f"{value:.2f} kWh" if abs(value) >= 0.01 or value == 0 else f"{value * 3.6e6:.3g} J"
+    return f"{within} {best['id']}, and needs {energy(more or 0.0)} more"
 
 
 def rejected(
@@ -170,13 +171,14 @@ def _broken(row: Row, request: PlanRequest, name: str) -> str | None:
         return None
     if name == limits.QUALITY:
         return f"quality {row['quality']:.2f} is below the floor of {request.min_quality:g}"
-    used, value, unit = row[USED[name]], limit_values(request)[name], _UNITS[name] or request.currency
+    used, value = row[USED[name]], limit_values(request)[name]
     if used is None or over is None:
-        return f"its use of {_NAMES[name]} ({unit}) is unknown"
+        return f"what it uses of the {_NAMES[name]} is unknown"
     if used <= value:
         sure = f"P ≥ {request.confidence:g} (P = {row['p_within']:.2f})"
-        return f"{used:.2f} {unit} keeps the {_NAMES[name]}, but not with {sure}"
-    return f"{used:.2f} {unit} is {used - value:.2f} over the {_NAMES[name]} of {value:.4g}"
+        return f"{_amount(used, request, name)} keeps the {_NAMES[name]}, but not with {sure}"
+    over_by, limit = _amount(used - value, request, name), _amount(value, request, name)
+    return f"{_amount(used, request, name)} is {over_by} over the {_NAMES[name]} of {limit}"
 
 
 def notes(scored: pl.DataFrame, ranked: pl.DataFrame, chosen: Row | None, request: PlanRequest) -> list[Note]:
@@ -214,88 +216,10 @@ def _within_noise(ranked: pl.DataFrame, chosen: Row) -> list[Note]:
     other = cheaper.sort("per_student_kwh").row(0, named=True)
     gain, extra = chosen["quality"] - other["quality"], chosen["per_student_kwh"] - other["per_student_kwh"]
     text = (
-        f"{chosen['id']} gains {gain:.3g} Q over {other['id']} for {_kwh(extra)} more: within noise; "
+        f"{chosen['id']} gains {gain:.3g} Q over {other['id']} for {energy(extra)} more: within noise; "
         f"--quality-tolerance {NOISE:g} would take {other['id']}"
     )
     return [Note("gain_within_noise", text)]
-
-
-def flips(
-    scored: pl.DataFrame, request: PlanRequest, chosen: Row | None, on_frontier: Sequence[Point]
-) -> list[dict[str, Any]]:
-    """What change would give another answer: the next budgets up and down, and reuse counts."""
-    found = []
-    if chosen is not None and request.goal == "max_quality" and request.allowed_kwh is not None:
-        ups = [p for p in on_frontier if p.quality > chosen["quality"] and p.energy > request.allowed_kwh]
-        if ups:
-            found.append(
-                {
-                    "change": "budget_kwh",
-                    "to": ups[0].energy,
-                    "by": ups[0].energy - request.allowed_kwh,
-                    "id": ups[0].id,
-                    "text": f"a budget of {ups[0].energy:.2f} kWh ({ups[0].energy - request.allowed_kwh:+.2f}) "
-                    f"gives {ups[0].id}, quality {ups[0].quality:.2f}",
-                }
-            )
-        downs = [p for p in on_frontier if p.energy < chosen["per_student_kwh"]]
-        if downs:
-            found.append(
-                {
-                    "change": "budget_kwh",
-                    "to": chosen["per_student_kwh"],
-                    "by": chosen["per_student_kwh"] - request.allowed_kwh,
-                    "id": downs[-1].id,
-                    "text": f"a budget below {chosen['per_student_kwh']:.2f} kWh "
-                    f"gives {downs[-1].id}, quality {downs[-1].quality:.2f}",
-                }
-            )
-    return found + reuse_flips(scored, request, chosen)
-
-
-def reuse_flips(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
-    """The smallest N above the present one at which a distilled candidate fits, or needs less than the chosen."""
-    if request.teacher_outputs == "cached" or request.program_budget_kwh is not None:
-        return []
-    found = []
-    rows = scored.filter(pl.col("quality").is_not_null() & (pl.col("teacher_kwh") > 0)).iter_rows(named=True)
-    for row in rows:
-        if chosen is not None and row["id"] == chosen["id"]:
-            continue
-        target = _target_kwh(row, request, chosen)
-        teacher = row["teacher_kwh"] + (request.teacher_training_kwh or 0.0)
-        rest = row["total_kwh"] - row["teacher_kwh"]
-        if target is None or target <= rest + 1e-9:
-            continue
-        n = max(1, math.ceil(round(teacher / (target - rest), 9)))
-        if n > request.n:
-            verb = (
-                "fits the budget"
-                if request.goal == "max_quality"
-                else f"needs no more than {chosen['id'] if chosen else ''}"
-            )
-            found.append(
-                {
-                    "change": "reuse_n",
-                    "to": n,
-                    "by": n - request.n,
-                    "id": row["id"],
-                    "text": f"from N = {n} on {row['id']} {verb}: {rest + teacher / n:.2f} kWh, "
-                    f"quality {row['quality']:.2f}",
-                }
-            )
-    return sorted(found, key=lambda flip: (flip["to"], flip["id"]))[:5]
-
-
-def _target_kwh(row: Row, request: PlanRequest, chosen: Row | None) -> float | None:
-    """Energy that the row must come down to in order to change the answer; None where it would not."""
-    if request.min_quality is not None and row["quality"] < request.min_quality:
-        return None
-    if request.goal == "max_quality":
-        if request.allowed_kwh is None or (chosen is not None and row["quality"] <= chosen["quality"]):
-            return None
-        return request.allowed_kwh
-    return None if chosen is None else float(chosen["per_student_kwh"])
 
 
 def candidate_points(rows: Sequence[Row]) -> list[dict[str, Any]]:

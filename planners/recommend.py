@@ -12,6 +12,7 @@ import polars as pl
 from planners import explain, limits, ranking
 from planners.candidates import candidates
 from planners.carbon import Grids, grids
+from planners.flips import flips
 from planners.frontier import Point, frontier, hypervolume, knee
 from planners.noise import Uncertain, membership
 from planners.notes import Note
@@ -109,7 +110,7 @@ def _answer(
         frontier=_frontier_object(on_frontier, rows),
         break_even=entries,
         choice_at_confidence=_choice_at_confidence(request, scored, grid, chosen),
-        flips=explain.flips(scored, request, chosen, on_frontier),
+        flips=flips(scored, request, chosen, on_frontier),
         knee=None
         if curve is None
         else {

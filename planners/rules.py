@@ -16,6 +16,7 @@ from planners.pairing import DISTILLED, baseline_of
 from planners.request import PlanRequest
 from planners.result import BreakEven, Reason
 from planners.whatif import ASSUMED_BATCH, LONGER_THAN_LINEAR, batch_factor
+from planners.wording import energy
 
 Row = dict[str, Any]
 
@@ -48,7 +49,7 @@ def reuse_before_regenerate(c: Context) -> Iterator[Reason]:
     teacher, n = c.chosen["teacher_kwh"], c.request.n
     if c.chosen["regime"] in DISTILLED and teacher and c.request.teacher_outputs == "compute":
         text = (
-            f"the teacher's output costs {teacher:.2f} kWh once and {teacher / n:.2f} kWh per student at N = {n}: "
+            f"the teacher's output costs {energy(teacher)} once and {energy(teacher / n)} per student at N = {n}: "
             "store and version it"
         )
         yield Reason(
@@ -65,8 +66,8 @@ def one_off_sft(c: Context) -> Iterator[Reason]:
         if base is None or base["per_student_kwh"] is None or base["per_student_kwh"] >= row["per_student_kwh"]:
             continue
         text = (
-            f"for a single run plain SFT costs less than distilling: {base['id']} {base['per_student_kwh']:.2f} kWh, "
-            f"{row['id']} {row['per_student_kwh']:.2f} kWh, of it {row['teacher_kwh']:.2f} for the teacher's output"
+            f"for a single run plain SFT costs less than distilling: {base['id']} {energy(base['per_student_kwh'])}, "
+            f"{row['id']} {energy(row['per_student_kwh'])}, of it {energy(row['teacher_kwh'])} for the teacher's output"
         )
         values = {
             "sft": base["id"],
@@ -139,14 +140,16 @@ def shorter_generations(c: Context) -> Iterator[Reason]:
 
 
 def faster_convergence(c: Context) -> Iterator[Reason]:
-    """Study, rule 6. Fires where the chosen distilled student trained with less energy than its SFT baseline."""
+    """Study, rule 6. Fires where the chosen distilled student trained with less energy than its SFT baseline, and early
+    stopping could have made it so: with a fixed number of steps there must be another cause."""
     base = baseline_of(c.chosen, c.rows)
     student = c.chosen["student_kwh"]
     if c.chosen["regime"] not in DISTILLED or base is None or student is None or base["student_kwh"] is None:
         return
-    if student < base["student_kwh"]:
+    early = c.chosen["source_kind"] == "paper" or "early_stop" in (c.chosen["hyperparameters"] or "")
+    if early and student < base["student_kwh"]:
         text = (
-            f"the student trains with {student:.2f} instead of {base['student_kwh']:.2f} kWh ({base['id']}), as it "
+            f"the student trains with {energy(student)} instead of {energy(base['student_kwh'])} ({base['id']}), as it "
             "converges in fewer steps: keep early stopping on"
         )
         yield Reason("faster_convergence", text, {"student_kwh": student, "baseline_kwh": base["student_kwh"]}, "study")
@@ -154,7 +157,7 @@ def faster_convergence(c: Context) -> Iterator[Reason]:
 
 def size_dominates(c: Context) -> Iterator[Reason]:
     """Arithmetic. Fires where distilled candidates stay dominated by the chosen one at any reuse."""
-    quality, energy = c.chosen["quality"], c.chosen["per_student_kwh"]
+    quality, cost = c.chosen["quality"], c.chosen["per_student_kwh"]
     for size in sorted({row["student_params_b"] for row in c.distilled if row["student_params_b"] is not None}):
         if size == c.chosen["student_params_b"]:
             continue
@@ -164,11 +167,12 @@ def size_dominates(c: Context) -> Iterator[Reason]:
             if row["student_params_b"] == size and row["quality"] is not None and row["teacher_kwh"] is not None
         ]
         floors = [row["total_kwh"] - row["teacher_kwh"] for row in rows]
-        if rows and all(floor >= energy and row["quality"] < quality for floor, row in zip(floors, rows, strict=True)):
+        if rows and all(floor >= cost and row["quality"] < quality for floor, row in zip(floors, rows, strict=True)):
+            figure = f"{cost:.2f}" if cost >= 0.1 else energy(cost)
             scores = "/".join(f"{row['quality']:.2f}" for row in rows)
             text = (
                 f"even with an unlimited reuse the {size:g}B distilled students cost more than {c.chosen['id']} "
-                f"({energy:.2f}) and score lower ({scores} < {quality:.2f})"
+                f"({figure}) and score lower ({scores} < {quality:.2f})"
             )
             yield Reason(
                 "size_dominates",
@@ -189,7 +193,7 @@ def marginal_gain(c: Context) -> Iterator[Reason]:
         step, following = gains[at], c.frontier[at + 1]
         text = (
             f"the next step up, {following.id}, brings {following.quality - c.frontier[at].quality:+.2f} Q for "
-            f"{following.energy - c.frontier[at].energy:.2f} kWh more ({step:.4f} Q per kWh)"
+            f"{energy(following.energy - c.frontier[at].energy)} more ({step:.4g} Q per kWh)"
         )
         yield Reason(
             "marginal_gain",
@@ -212,7 +216,7 @@ def raise_teacher_batch(c: Context) -> Iterator[Reason]:
         known = "" if row["teacher_batch"] else " (assumed)"
         text = (
             f"extrapolation, not measured: generating at batch 16 instead of {batch:g}{known} would cut {row['id']}'s "
-            f"teacher stage to {factor:.0%}, {row['per_student_kwh'] - saved:.2f} kWh per student; "
+            f"teacher stage to {factor:.0%}, {energy(row['per_student_kwh'] - saved)} per student; "
             "raise the batch before reuse, length or alpha"
         )
         values = {"id": row["id"], "batch": batch, "factor": factor, "saved_kwh": saved}

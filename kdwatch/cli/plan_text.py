@@ -8,8 +8,12 @@ from typing import Any
 
 from kdwatch.rundir.text import clean
 from planners.result import BreakEven, PlanResult, Recommendation
+from planners.wording import energy
 
 WIDTH = 80
+MOST_REJECTED = 20
+AXES = (("kWh", 1.0, 0.1), ("kJ", 3600.0, 0.5e-3), ("J", 3.6e6, 0.0))
+"""Unit of the chart's energy axis, its number to a kWh, and the largest energy from which it is used, kWh."""
 
 
 def plan_lines(result: PlanResult) -> Iterator[str]:
@@ -31,14 +35,6 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(clean(text, 600), WIDTH, initial_indent=start, subsequent_indent=indent or "    ") or [""]
 
 
-def _kwh(value: float | None) -> str:
-    from kdwatch.ledger.units import KWH_J, format_energy
-
-    if value is None:
-        return "n/a"
-    return f"{value:.2f} kWh" if abs(value) >= 0.1 or value == 0 else format_energy(value * KWH_J)
-
-
 def _q(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.2f}"
 
@@ -47,10 +43,10 @@ def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
     p = best.predicted
     level = f"{result.interval_level:.0%}"
     yield f"RECOMMENDED  {clean(best.id, 60)}   ({best.basis}, {clean(best.source, 40)})"
-    yield f"  energy     {_kwh(p.per_student_kwh)} per student at N = {result.reuse_n}" + _fits(result)
-    yield f"  {level} of runs {_kwh(p.total_kwh_low)} to {_kwh(p.total_kwh_high)} at N = 1 (spread {p.spread})"
+    yield f"  energy     {energy(p.per_student_kwh)} per student at N = {result.reuse_n}" + _fits(result)
+    yield f"  {level} of runs {energy(p.total_kwh_low)} to {energy(p.total_kwh_high)} at N = 1 (spread {p.spread})"
     yield f"  quality    {_q(p.quality)} ({_q(p.quality_low)} to {_q(p.quality_high)})"
-    stages = ", ".join(f"{name} {_kwh(value)}" for name, value in p.stages_kwh.items() if value is not None)
+    stages = ", ".join(f"{name} {energy(value)}" for name, value in p.stages_kwh.items() if value is not None)
     yield from _wrapped(f"  stages     {stages or 'n/a'}", " " * 13)
     yield from _money_and_carbon(result, p)
     settings = ", ".join(f"{name}={value}" for name, value in best.hyperparameters.items() if name != "source")
@@ -69,7 +65,7 @@ def _fits(result: PlanResult) -> str:
         return ""
     p = best.predicted.p_within
     sure = f", P(within) {p:.2f}" if p is not None else ""
-    return f"; {_kwh(result.slack_kwh)} left{sure}"
+    return f"; {energy(result.slack_kwh)} left{sure}"
 
 
 def _money_and_carbon(result: PlanResult, p: Any) -> Iterator[str]:
@@ -89,15 +85,15 @@ def _money_and_carbon(result: PlanResult, p: Any) -> Iterator[str]:
         gpus = result.limits["gpus"]
         yield f"  GPU-hours  {p.gpu_hours:.2f} ({p.gpu_hours / gpus:.2f} h on {gpus:g} GPU)"
     if p.lifecycle_kwh is not None:
-        yield f"  lifecycle  {_kwh(p.lifecycle_kwh)} with {result.serve_tokens:.3g} tokens served"
+        yield f"  lifecycle  {energy(p.lifecycle_kwh)} with {result.serve_tokens:.3g} tokens served"
 
 
 def _infeasible(result: PlanResult) -> Iterator[str]:
     yield "NOTHING FITS"
     if result.cheapest is not None:
-        short = f"; {_kwh(result.shortfall_kwh)} short" if result.shortfall_kwh is not None else ""
-        name, energy = clean(result.cheapest["id"], 60), _kwh(result.cheapest["per_student_kwh"])
-        yield f"  cheapest   {name}  {energy} per student{short}"
+        short = f"; {energy(result.shortfall_kwh)} short" if result.shortfall_kwh is not None else ""
+        name, needed = clean(result.cheapest["id"], 60), energy(result.cheapest["per_student_kwh"])
+        yield f"  cheapest   {name}  {needed} per student{short}"
     for step in result.relaxations:
         if step["limit"] == "together":
             joint = ", ".join(f"{one['limit']} {one['from']:.4g} -> {one['to']:.4g}" for one in step["limits"])
@@ -114,7 +110,7 @@ def _beside(result: PlanResult) -> Iterator[str]:
     if result.runner_up is not None:
         second = result.runner_up
         yield from _wrapped(
-            f"RUNNER-UP    {second['id']}  {_kwh(second['per_student_kwh'])}, "
+            f"RUNNER-UP    {second['id']}  {energy(second['per_student_kwh'])}, "
             f"Q {_q(second['quality'])}: {second['why']}",
             " " * 13,
         )
@@ -126,7 +122,7 @@ def _beside(result: PlanResult) -> Iterator[str]:
         text = (
             "nothing fits"
             if other["id"] is None
-            else f"{other['id']}  {_kwh(other['per_student_kwh'])}, Q {_q(other['quality'])}"
+            else f"{other['id']}  {energy(other['per_student_kwh'])}, Q {_q(other['quality'])}"
         )
         yield f"BESIDE IT    {how}: {text}"
     for flip in result.flips:
@@ -136,10 +132,13 @@ def _beside(result: PlanResult) -> Iterator[str]:
 def _rejected(result: PlanResult) -> Iterator[str]:
     yield ""
     yield "NOT CHOSEN"
-    for entry in result.rejected[:20]:
-        yield from _wrapped(f"  {entry['id']:<10} {entry['why']}", " " * 13)
-    if len(result.rejected) > 20:
-        yield f"  and {len(result.rejected) - 20} more (--json lists them)"
+    alike: dict[str, list[str]] = {}
+    for entry in result.rejected:
+        alike.setdefault(entry["why"], []).append(entry["id"])
+    for why, names in list(alike.items())[:MOST_REJECTED]:
+        yield from _wrapped(f"  {', '.join(names):<10} {why}", " " * 13)
+    if len(alike) > MOST_REJECTED:
+        yield f"  and {sum(len(names) for names in list(alike.values())[MOST_REJECTED:])} more (--json lists them)"
 
 
 def _break_even(result: PlanResult) -> Iterator[str]:
@@ -170,28 +169,35 @@ def chart_lines(result: PlanResult, width: int = WIDTH, height: int = 16) -> lis
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plotsize(width, height)
+    unit, scale = _axis(points)
     xs, ys = _staircase(result)
-    plotext.plot(xs, ys, marker="dot")
+    plotext.plot([x * scale for x in xs], ys, marker="dot")
     names = {point["id"] for point in result.frontier}
     for label, marker, chosen in (("frontier", "●", True), ("dominated", "○", False)):
         some = [c for c in points if (c["id"] in names) is chosen]
         if some:
-            plotext.scatter(
-                [c["per_student_kwh"] for c in some], [c["quality"] for c in some], marker=marker, label=label
-            )
+            at = [c["per_student_kwh"] * scale for c in some]
+            plotext.scatter(at, [c["quality"] for c in some], marker=marker, label=label)
     if result.recommendation is not None:
         p = result.recommendation.predicted
-        plotext.scatter([p.per_student_kwh], [p.quality], marker="★", label=result.recommendation.id)
+        plotext.scatter([p.per_student_kwh * scale], [p.quality], marker="★", label=clean(result.recommendation.id, 30))
+    budget = ""
     if result.allowed_kwh is not None:
-        plotext.vline(result.allowed_kwh)
-    plotext.xlabel(
-        "kWh per student" + (f"   (line: budget {result.allowed_kwh:.2f})" if result.allowed_kwh is not None else "")
-    )
+        plotext.vline(result.allowed_kwh * scale)
+        budget = f"   (line: budget {result.allowed_kwh * scale:.2f})"
+    plotext.xlabel(f"{unit} per student{budget}")
     plotext.ylabel("Q")
     return ["", *(line.rstrip() for line in plotext.uncolorize(plotext.build()).splitlines())]
 
 
+def _axis(points: list[dict[str, Any]]) -> tuple[str, float]:
+    """Unit of the energy axis, and what a kWh is in it."""
+    largest = max(point["per_student_kwh"] for point in points)
+    return next((unit, scale) for unit, scale, least in AXES if largest >= least)
+
+
 def _staircase(result: PlanResult) -> tuple[list[float], list[float]]:
+    """Corners of the frontier's steps, kWh and Q."""
     xs: list[float] = []
     ys: list[float] = []
     for point in result.frontier:
