@@ -25,6 +25,7 @@ def artifacts() -> None:
     kdwatch artifacts show 3f9c
     kdwatch artifacts verify
     kdwatch artifacts rm 3f9c
+    kdwatch artifacts clean --dry-run
     """
 
 
@@ -144,3 +145,27 @@ def rm(ids: tuple[str, ...]) -> None:
     for artifact in [store.find(id) for id in ids]:
         store.remove(artifact)
         click.echo(f"removed {artifact.kind} {artifact.id[:SHORT]}")
+
+
+@artifacts.command("clean")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@one_line_errors
+def clean_(dry_run: bool) -> None:
+    """Delete what failed or killed stages left unfinished, and damaged outputs that were set aside.
+
+    A stage that can resume then begins anew. Refused while a run goes on.
+    """
+    import shutil
+
+    from kdwatch.pipeline.artifacts import ArtifactStore
+    from kdwatch.pipeline.hosts import ActiveRuns
+    from kdwatch.rundir.errors import UsageProblem
+
+    going_on = ActiveRuns("").others()
+    if going_on and not dry_run:
+        raise UsageProblem(f"run {going_on[0]} goes on: wait for its end, or stop it, before you clean")
+    for path in ArtifactStore().unfinished():
+        count = sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
+        if not dry_run:
+            shutil.rmtree(path, ignore_errors=True)
+        click.echo(f"{'would remove' if dry_run else 'removed'} {path.name}  {size(count)}")

@@ -211,9 +211,10 @@ class ArtifactStore:
         """Lock of the maker of one artifact."""
         return MakerLock(self.work / f"lock-{kind}-{id[:32]}")
 
-    def staging(self, kind: str, id: str) -> Path:
-        """Directory that a stage writes its output into. It stays after a crash, so that the stage can resume."""
-        path = self.work / f"{kind}-{id[:32]}"
+    def staging(self, kind: str, id: str, owner: str | None = None) -> Path:
+        """Directory that a stage writes its output into. It stays after a crash, so that the stage can resume.
+        `owner`: a run that makes it beside another one that makes the same."""
+        path = self.work / (f"{kind}-{id[:32]}" + (f"-{owner}" if owner else ""))
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -254,6 +255,12 @@ class ArtifactStore:
         gone = self.work / f"removed-{artifact.id[:SHORT]}-{time.time_ns()}"
         artifact.path.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
+
+    def unfinished(self) -> list[Path]:
+        """What failed or killed stages left, and damaged outputs that were set aside; nothing that is locked now."""
+        held = [p.name.removeprefix("lock-") for p in self.work.glob("lock-*") if MakerLock(p).is_held()]
+        entries = sorted(p for p in self.work.glob("*") if not p.name.startswith("lock-"))
+        return [p for p in entries if not p.name.startswith(tuple(held))]
 
 
 def sync(path: Path) -> None:

@@ -213,6 +213,7 @@ def record(spec: Mapping[str, Any]) -> int:
     ]
     recorder = setup.open_run(
         spec,
+        gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
         name=str(spec["name"]),
         regime="custom",
         stages=stages,

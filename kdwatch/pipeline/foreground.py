@@ -115,6 +115,48 @@ def missing_command(word: str) -> int | None:
     return NOT_EXECUTABLE if os.sep in word and Path(word).exists() else NOT_FOUND
 
 
+class Signals:
+    """Signals to this process, held back while the command runs; those sent to it alone are passed on.
+
+    The terminal's keys reach the command by themselves (it is in this process's group). Linux says who sent a signal;
+    elsewhere a signal that the keys can make counts as the terminal's where there is one.
+    """
+
+    def __init__(self) -> None:
+        self.numbers = {getattr(signal, name) for name in FORWARDED if hasattr(signal, name)}
+        self.mask_before: set[Any] = set()
+
+    def __enter__(self) -> Signals:
+        self.mask_before = set(signal.pthread_sigmask(signal.SIG_BLOCK, [*self.numbers, signal.SIGCHLD]))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What came too late for the command must not end this process before its report."""
+        for _number in self.sent(0.0):
+            pass
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
+
+    def sent(self, limit_s: float) -> list[int]:
+        """Signals to pass on; waits for one, or for the end of a child, at most `limit_s`."""
+        if hasattr(signal, "sigtimedwait"):
+            return self._sent_linux(limit_s)
+        time.sleep(min(limit_s, 0.05))
+        pending = [n for n in signal.sigpending() if n in self.numbers]
+        for number in pending:
+            signal.sigwait([number])
+        keys = {signal.SIGINT, signal.SIGQUIT} if sys.stdin is not None and sys.stdin.isatty() else set()
+        return [number for number in pending if number not in keys]
+
+    def _sent_linux(self, limit_s: float) -> list[int]:
+        found = []
+        info = signal.sigtimedwait([*self.numbers, signal.SIGCHLD], limit_s)
+        while info is not None:
+            if info.si_signo != signal.SIGCHLD and info.si_code != FROM_TERMINAL:
+                found.append(info.si_signo)
+            info = signal.sigtimedwait([*self.numbers, signal.SIGCHLD], 0)
+        return found
+
+
 class Foreground:
     """The command, in this process's group and terminal."""
 
@@ -127,14 +169,9 @@ class Foreground:
 
     def run(self, command: list[str], stdout_to_stderr: bool) -> int:
         """Start the command and wait for it."""
-        numbers = [getattr(signal, n) for n in FORWARDED if hasattr(signal, n)]
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [*numbers, signal.SIGCHLD])
-        try:
-            self._spawn(command, stdout_to_stderr, before)
-            return self._wait({*numbers, signal.SIGCHLD})
-        finally:
-            self._take_pending(numbers)
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with Signals() as signals:
+            self._spawn(command, stdout_to_stderr, signals.mask_before)
+            return self._wait(signals)
 
     def _spawn(self, command: list[str], stdout_to_stderr: bool, mask: set[Any]) -> None:
         env = {
@@ -162,27 +199,16 @@ class Foreground:
         """Whether `kdwatch stop` ended the command."""
         return self._kill_at is not None
 
-    def _wait(self, numbers: set[Any]) -> int:
+    def _wait(self, signals: Signals) -> int:
         while True:
             self._obey_recorder()
-            info = signal.sigtimedwait(numbers, 0.25)
-            if info is not None and info.si_signo != signal.SIGCHLD:
-                self._forward(info)
+            for number in signals.sent(0.25):
+                processes.send(self.pid, number)
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
                 return self._ended(status, usage, time.monotonic())
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 processes.send(self.pid, signal.SIGKILL)
-
-    def _forward(self, info: signal.struct_siginfo) -> None:
-        """Pass on what was sent to this process alone."""
-        if info.si_code != FROM_TERMINAL:
-            processes.send(self.pid, info.si_signo)
-
-    def _take_pending(self, numbers: list[signal.Signals]) -> None:
-        """Signals that came too late for the command must not end this process before its report."""
-        while signal.sigtimedwait([*numbers, signal.SIGCHLD], 0) is not None:
-            pass
 
     def _obey_recorder(self) -> None:
         """`kdwatch stop` reaches the command through the recorder."""

@@ -51,6 +51,13 @@ class MakerLock:
         except (OSError, ValueError):
             return None
 
+    def is_held(self) -> bool:
+        """Whether somebody holds it who may be alive."""
+        owner = self.owner()
+        if owner is None or not is_here(owner):
+            return self.path.exists()
+        return is_alive(owner)
+
     def _take_over(self) -> bool:
         """Replace a stale lock. A second directory lets only one process at a time judge and replace: else one that
         judged early would take the lock of another that has just taken over."""

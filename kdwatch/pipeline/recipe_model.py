@@ -127,11 +127,18 @@ class StageRecipe(BaseModel):
         return list(self.run) if self.run else []
 
     @property
-    def cuda_devices(self) -> str | None:
-        """CUDA_VISIBLE_DEVICES of this stage; None: as inherited."""
+    def gpu_list(self) -> list[int | str] | None:
+        """Declared GPUs one by one: indices as numbers, UUIDs as text; None: not declared."""
         if self.gpus is None:
             return None
-        return ",".join(map(str, self.gpus)) if isinstance(self.gpus, list) else str(self.gpus)
+        entries = self.gpus if isinstance(self.gpus, list) else str(self.gpus).split(",")
+        words = [str(entry).strip() for entry in entries]
+        return [int(word) if word.isdigit() else word for word in words if word]
+
+    @property
+    def cuda_devices(self) -> str | None:
+        """CUDA_VISIBLE_DEVICES of this stage; None: as inherited."""
+        return None if self.gpu_list is None else ",".join(map(str, self.gpu_list))
 
 
 class Recipe(BaseModel):

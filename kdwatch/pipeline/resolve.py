@@ -123,3 +123,16 @@ def environment(recipe: Recipe, stage: StageRecipe, caller: Mapping[str, str]) -
     if stage.cuda_devices is not None:
         env["CUDA_VISIBLE_DEVICES"] = stage.cuda_devices
     return env
+
+
+def measured_gpus(recipe: Recipe, caller: Mapping[str, str]) -> str | None:
+    """The GPUs that a run measures, as CUDA_VISIBLE_DEVICES has them: those of its stages together, where every stage
+    says which; else the caller's. None: all. Boards that only others use are not the run's energy."""
+    shown: list[str] = []
+    for stage in recipe.stages:
+        value = environment(recipe, stage, {}).get("CUDA_VISIBLE_DEVICES")
+        if value is None:
+            return caller.get("CUDA_VISIBLE_DEVICES")
+        shown += [word for word in value.split(",") if word not in shown]
+    indices = {word.isdigit() for word in shown if word}
+    return ",".join(shown) if len(indices) < 2 else None

@@ -18,7 +18,7 @@ from kdwatch.pipeline.guard import BudgetGuard
 from kdwatch.pipeline.housekeeping import Recorder
 from kdwatch.pipeline.manifest import stage_entry
 from kdwatch.pipeline.recipe_model import Recipe
-from kdwatch.pipeline.resolve import ResolvedStage, resolve
+from kdwatch.pipeline.resolve import ResolvedStage, measured_gpus, resolve
 from kdwatch.pipeline.stagerun import StageRun
 from kdwatch.rundir import control
 from kdwatch.rundir.errors import UsageProblem
@@ -69,6 +69,7 @@ class RecipeRun:
         loop.catch((signal.SIGTERM, signal.SIGINT), self.on_signal)
         loop.every(GUARD_TICK_S if self.guard else TICK_S, self.tick)
         failed: str | None = None
+        stopped: str | None = None
         for stage in self.stages:
             reason = self._why_not(stage, failed)
             if reason:
@@ -80,7 +81,9 @@ class RecipeRun:
                 self.without_output.add(stage.name)
             if status == "failed":
                 failed = stage.name
-        return self._verdict(failed)
+            elif status == "stopped":
+                stopped = stage.name
+        return self._verdict(failed, stopped)
 
     def _why_not(self, stage: ResolvedStage, failed: str | None) -> str | None:
         if self.end_status:
@@ -99,11 +102,13 @@ class RecipeRun:
         finally:
             self.current = None
 
-    def _verdict(self, failed: str | None) -> tuple[str, int, str | None]:
+    def _verdict(self, failed: str | None, stopped: str | None) -> tuple[str, int, str | None]:
         if self.end_status:
             return self.end_status, self.end_code, self.end_reason
         if failed:
             return "failed", EXIT_CODES["failed"], f"stage {failed} failed"
+        if stopped:
+            return "stopped", EXIT_CODES["stopped"], f"stage {stopped} was stopped on request"
         return "completed", 0, None
 
     # -- what is asked of it
@@ -190,7 +195,7 @@ def record(spec: Mapping[str, Any]) -> int:
             s.kind or (builtins.get(s.uses).kind if s.uses else "other"),
             s.uses,
             s.argv,
-            s.gpus,
+            s.gpu_list,
             sorted(set(s.inputs.values())),
         )
         for s in recipe.stages
@@ -206,6 +211,7 @@ def record(spec: Mapping[str, Any]) -> int:
     env = {**os.environ, **recipe.env, **{k: v for s in recipe.stages for k, v in s.env.items()}}
     recorder = setup.open_run(
         spec,
+        gpus=measured_gpus(recipe, os.environ),
         name=recipe.name,
         regime=recipe.regime,
         stages=entries,

@@ -31,6 +31,7 @@ def new_run_id(name: str) -> str:
 def open_run(
     spec: Mapping[str, Any],
     *,
+    gpus: str | None,
     name: str,
     regime: str,
     stages: Sequence[Mapping[str, Any]],
@@ -39,11 +40,11 @@ def open_run(
     workdir: Path,
     accounting: Mapping[str, Any],
 ) -> Recorder:
-    """Find the sensors and make the run directory.
+    """Find the sensors and make the run directory. `gpus`: those to measure, as in CUDA_VISIBLE_DEVICES; None: all.
 
     Raises UsageProblem where the directory cannot be made.
     """
-    found = discover(select_gpus(environment))
+    found = discover(gpus)
     path = Path(spec["run_dir"]) if spec.get("run_dir") else runs_dir() / new_run_id(name)
     manifest = build_manifest(
         run_id=path.name,
@@ -61,11 +62,6 @@ def open_run(
     redirect_log(path)
     recording = Recording(writer)
     return Recorder(writer, Samplers(found.meters, recording), recording)
-
-
-def select_gpus(environment: Mapping[str, str]) -> str | None:
-    """The GPUs to measure: CUDA_VISIBLE_DEVICES of the caller; None: all."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES", environment.get("CUDA_VISIBLE_DEVICES"))
 
 
 def leave_launcher() -> None:

@@ -53,15 +53,17 @@ class Shim:
         self.inbox = b""
         self.kill_at: float | None = None
         self.escalation: list[tuple[float, int]] = []
-        self.wake_r, self.wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.wake_r, self.wake_w = os.pipe()
+        os.set_blocking(self.wake_r, False)
+        os.set_blocking(self.wake_w, False)
 
     # -- life of the stage
 
     def fork(self) -> None:
         """Fork the stage's first process in a process group of its own; it waits for `release`."""
-        log_r, log_w = os.pipe2(os.O_CLOEXEC)
-        self.error_r, error_w = os.pipe2(os.O_CLOEXEC)
-        go_r, self.go_w = os.pipe2(os.O_CLOEXEC)
+        log_r, log_w = os.pipe()
+        self.error_r, error_w = os.pipe()
+        go_r, self.go_w = os.pipe()
         pid = os.fork()
         if pid == 0:
             self.child(log_w, error_w, go_r)
@@ -222,7 +224,7 @@ class Shim:
 
     def start_sentinel(self) -> None:
         """Fork a process that outlives the shim only to kill what the stage left."""
-        read, write = os.pipe2(os.O_CLOEXEC)
+        read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:

@@ -22,7 +22,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_home() -> None:
-    """Raise UsageProblem where runs cannot be written."""
+    """Raise UsageProblem where runs cannot be recorded or written."""
+    if os.name == "nt":
+        raise UsageProblem("recording needs Linux or macOS: on Windows run kdwatch inside WSL")
     folder = runs_dir()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

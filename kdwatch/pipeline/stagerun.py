@@ -40,6 +40,8 @@ class StageRun:
         """`stopped` or `skipped` on request, `timeout`."""
         self.lock: MakerLock | None = None
         self.staging: Path | None = None
+        self.alone = True
+        """Whether no other run makes the same output now; else this one works in a directory of its own."""
         self._timeout_at: float | None = None
         self._refresh_due = 0.0
 
@@ -98,6 +100,9 @@ class StageRun:
             return found
         self.lock = self.run.store.lock(stage.builtin.makes, stage.artifact)
         while not self.lock.try_acquire():
+            if not stage.reuse:
+                self.alone = False
+                return None
             text = "waits for another run that makes the same output now"
             self.recording.warn("waits", text, stage=stage.name)
             self.recorder.loop.run_until(lambda: self.asked is not None, WAIT_S)
@@ -175,7 +180,8 @@ class StageRun:
         """The configuration of a built-in stage: settings, where its inputs lie, where its output goes."""
         stage = self.stage
         if stage.artifact and stage.builtin and stage.builtin.makes:
-            self.staging = self.run.store.staging(stage.builtin.makes, stage.artifact)
+            owner = None if self.alone else self.recorder.run.name
+            self.staging = self.run.store.staging(stage.builtin.makes, stage.artifact, owner)
         inputs = {n: str(self.run.store.path(kind, id)) for n, (kind, id) in stage.input_artifacts.items()}
         config = {
             "name": stage.name,

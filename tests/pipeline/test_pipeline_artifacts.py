@@ -60,6 +60,17 @@ def make(store: ArtifactStore, id: str = "a" * 64, text: str = "data", kind: str
 # -- in runs
 
 
+def test_runs_that_do_not_reuse_do_not_wait_for_each_other(rows: Path, mark: str) -> None:
+    """`reuse: false`: each makes its own; the last one stays."""
+    text = recipe().rstrip() + "\n  reuse: false\n"
+    runs = [begin(rows, text) for _ in range(2)]
+    for run in runs:
+        assert finish(run)["status"] == "completed"
+        assert "waits" not in warning_codes(run) and "artifact" in stage_events(run, "data")
+    (found,) = list(ArtifactStore())
+    assert found.problems() == []
+
+
 def test_a_second_run_reuses_the_output_and_says_what_it_cost(rows: Path, mark: str, package_250w) -> None:
     """The reused stage has energy 0 and names run, artifact and energy of the first (contract)."""
     first = record(rows, recipe())
@@ -278,6 +289,19 @@ def test_the_command(own_home: Path) -> None:
     for args in (("show", "ff"), ("rm", "ff"), ("show", "")):
         result = kdwatch(*args)
         assert result.exit_code == 2 and "no artifact" in result.stderr and result.stdout == ""
+
+
+def test_clean_takes_only_what_nobody_makes(own_home: Path) -> None:
+    store = ArtifactStore()
+    whole = make(store, "a1" * 32)
+    for letter in "bc":
+        (store.staging("dataset", letter * 64) / "part").write_text("12345")
+    lock = store.lock("dataset", "c" * 64)
+    assert lock.try_acquire()
+    assert "would remove dataset-bbbb" in kdwatch("clean", "--dry-run").stdout
+    done = kdwatch("clean")
+    assert done.exit_code == 0 and done.stdout.splitlines() == [f"removed dataset-{'b' * 32}  5 B"]
+    assert whole.problems() == [] and (store.staging("dataset", "c" * 64) / "part").exists()
 
 
 def test_ambiguous_ids_are_refused(own_home: Path) -> None:

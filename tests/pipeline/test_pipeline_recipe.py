@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kdwatch.cli.root import cli
 from kdwatch.pipeline.launch import recipe_spec
 from kdwatch.pipeline.recipe import Recipe, load_recipe, parse_recipe
+from kdwatch.pipeline.resolve import measured_gpus
 from kdwatch.rundir.errors import UsageProblem
 
 GOOD = """
@@ -179,6 +180,24 @@ def test_no_yaml_makes_anything_but_a_recipe_or_one_line(data) -> None:
         parse_recipe(yaml.safe_dump(data, allow_unicode=True))
     except UsageProblem as problem:
         assert "\n" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("stages", "caller", "measured"),
+    [
+        ("- {name: a, run: 'true', gpus: [1, 0]}\n- {name: b, run: 'true', gpus: '0,2'}", None, "1,0,2"),
+        ("- {name: a, run: 'true', gpus: 3}", "0,1", "3"),
+        ("- {name: a, run: 'true', env: {CUDA_VISIBLE_DEVICES: GPU-12}}", None, "GPU-12"),
+        ("- {name: a, run: 'true', gpus: 0}\n- {name: b, run: 'true'}", "4,5", "4,5"),
+        ("- {name: a, run: 'true'}", None, None),
+        ("- {name: a, run: 'true', gpus: 0}\n- {name: b, run: 'true', gpus: GPU-12}", None, None),
+        ("- {name: a, run: 'true', gpus: []}", "0", ""),
+    ],
+)
+def test_only_the_runs_own_gpus_are_measured(stages: str, caller: str | None, measured: str | None) -> None:
+    """notes 2.5d: polling every GPU of a shared node counts what others use."""
+    recipe = parse_recipe(f"stages:\n{stages}\n")
+    assert measured_gpus(recipe, {} if caller is None else {"CUDA_VISIBLE_DEVICES": caller}) == measured
 
 
 def test_workdir_is_relative_to_the_recipe(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_skip_and_stop_of_one_stage(tmp_path: Path) -> None:
     last = finish(run)
     status = {s["name"]: s["status"] for s in build_report(run)["stages"]}
     assert status == {"a": "skipped", "b": "skipped", "c": "stopped", "d": "completed"}
-    assert last["status"] == "completed"
+    assert (last["status"], last["exit_code"]) == ("stopped", 143)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
