@@ -28,9 +28,11 @@ DEVICES = [
     {"key": "c0", "id": "pkg", "name": "CPU", "kind": "cpu", "scope": "package", "source": "counter", "stream": "nvml"},
 ]
 
+STAGE_S = 60
+
 
 def write_run(name: str, regime: str, stages: list[dict[str, Any]], **more: Any) -> Path:
-    """A run whose stages take one second each and use the joules they are given, half on each device."""
+    """A run whose stages take a minute each and use the joules they are given, shared by the devices."""
     path = runs_dir() / name
     recipe = {"name": name, "regime": regime, "stages": [
         {"name": s["name"], "uses": s.get("uses"), "with": s.get("with", {})} for s in stages]}  # fmt: skip
@@ -41,10 +43,10 @@ def write_run(name: str, regime: str, stages: list[dict[str, Any]], **more: Any)
          "stages": [{"name": s["name"], "kind": s["kind"], "uses": s.get("uses")} for s in stages]},
     )  # fmt: skip
     keys = [d["key"] for d in more.get("devices", DEVICES)]
-    writer.open_stream("nvml", [f"{key}_j" for key in keys])
+    writer.open_stream("nvml", [f"{key}_{what}" for key in keys for what in ("j", "w")])
     used, t = 1000.0, 0.0
     writer.event("run_started", t=0.0, wall=0.0, boottime=0.0)
-    writer.sample("nvml", 0.0, [used] * len(keys))
+    writer.sample("nvml", 0.0, [value for _ in keys for value in (used, 0.0)])
     for stage in stages:
         if "reused_j" in stage:
             reused = {"run": "earlier", "artifact": "a", "energy_j": stage["reused_j"]}
@@ -53,8 +55,10 @@ def write_run(name: str, regime: str, stages: list[dict[str, Any]], **more: Any)
         writer.event("stage_started", t=t, stage=stage["name"], kind=stage["kind"], pid=1, pgid=1)
         for event in stage.get("events", []):
             writer.event(event.pop("type"), t=t + 0.5, stage=stage["name"], **event)
-        t, used = t + 1.0, used + stage["joules"] / len(keys)
-        writer.sample("nvml", t, [used] * len(keys))
+        watts = stage["joules"] / len(keys) / STAGE_S
+        for half in range(1, 2 * STAGE_S + 1):
+            writer.sample("nvml", t + half / 2, [value for _ in keys for value in (used + watts * half / 2, watts)])
+        t, used = t + STAGE_S, used + watts * STAGE_S
         writer.event("stage_ended", t=t, stage=stage["name"], status="completed", exit_code=0, signal=None)
     writer.event("run_ended", t=t, status=more.get("status", "completed"), exit_code=0, reason=None)
     writer.close()
@@ -102,7 +106,7 @@ def test_a_run_becomes_an_observation() -> None:
     write_run("kd-1", "kd", kd_stages())
     row = load(["runs"]).table.row(0, named=True)
     assert row["total_kwh"] == pytest.approx(11_880 / 3.6e6, rel=3e-3)
-    assert row["teacher_kwh"] == pytest.approx(1e-3, rel=0.03) and row["student_kwh"] == pytest.approx(2e-3, rel=0.03)
+    assert row["teacher_kwh"] == pytest.approx(1e-3, rel=0.01) and row["student_kwh"] == pytest.approx(2e-3, rel=0.01)
     assert (row["quality"], row["alpha"], row["tokens"]) == (0.82, 0.3, 36_000)
     assert row["student_params_b"] == pytest.approx(30_112e-9)
     assert (row["id"], row["scope"], row["hardware"]) == ("KD-30.1k", "gpu+cpu", "1x Board")
