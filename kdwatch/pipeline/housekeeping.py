@@ -16,6 +16,8 @@ from kdwatch.rundir.writer import RunWriter
 log = logging.getLogger("kdwatch.recorder")
 
 HOUSEKEEPING_S = 0.5
+LAST_READS = 64
+"""A stage's last reports are read up to this many MiB; a flood beyond is left."""
 CLOCK_S = 60.0
 HOSTS_S = 2.0
 DISK_S = 30.0
@@ -79,10 +81,11 @@ class Recorder:
         tail = self.tails.get(stage)
         if tail is None:
             return
-        before = -1
-        while tail.offset != before:
+        for _ in range(LAST_READS):
             before = tail.offset
             self._read_tail(stage, tail)
+            if tail.offset == before:
+                break
         if tail.refused:
             text = f"{tail.refused} lines of its KDWATCH_EVENTS were not understood and left out"
             self.recording.warn("progress_refused", text, stage=stage)

@@ -12,11 +12,15 @@ import logging
 import os
 import signal
 import sys
+from importlib import import_module
 
 from kdwatch.pipeline import processes
 from kdwatch.pipeline.answers import answer
 
 log = logging.getLogger("kdwatch.recorder")
+
+DRIVERS = {"recipe": "kdwatch.pipeline.runner", "attached": "kdwatch.pipeline.attached"}
+"""Who decides what runs: a recipe, or a client (exec, kdwatch.stage)."""
 
 
 def prepare_process() -> None:
@@ -32,11 +36,9 @@ def main() -> int:
     from kdwatch.rundir.errors import UsageProblem
 
     try:
-        from kdwatch.pipeline import attached, runner
-
-        drivers = {"recipe": runner.record, "attached": attached.record}
         spec = json.loads(read_line())
-        return drivers[spec["mode"]](spec)
+        driver = import_module(DRIVERS[spec["mode"]])  # one of two: each start should be quick
+        return int(driver.record(spec))
     except UsageProblem as problem:
         answer(error=str(problem))
         return 2

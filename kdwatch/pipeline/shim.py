@@ -122,6 +122,13 @@ class Shim:
         below = processes.descendants(os.getpid(), exclude=skip)
         return below + [pid for pid in children or () if pid not in skip and pid not in below]
 
+    def any_left(self) -> bool:
+        """Whether anything of the stage beside its first process lives, cheaply. Call after `reap`."""
+        children = processes.own_children()
+        if children is None:
+            return bool(self.others())
+        return not {self.sentinel_pid, self.main_pid}.issuperset(children)
+
     def everyone(self) -> list[int]:
         """All living processes of the stage, by descent and by token."""
         below = processes.descendants(os.getpid(), exclude=(self.sentinel_pid,))
@@ -255,11 +262,12 @@ class Shim:
 
     def loop(self) -> None:
         """Serve messages, output and exits until nothing of the stage is left."""
-        left_at = 0.0
+        left_at, pause_s = 0.0, 0.02
         while True:
             readable = [0, self.wake_r] + ([self.log_fd] if self.log_fd >= 0 else [])
             ended = self.main_status is not None
-            ready, _, _ = select.select(readable, [], [], 0.05 if ended else None)
+            ready, _, _ = select.select(readable, [], [], pause_s if ended else None)
+            pause_s = min(0.5, pause_s * 1.5)
             if 0 in ready:
                 self.hear()
             if self.wake_r in ready:
@@ -272,18 +280,17 @@ class Shim:
             if not ended:
                 say(exited=self.main_status, t=self.exited_t)
             self.reap()
-            left = self.others()
-            if not left:
+            if not self.any_left():
                 return
             if not left_at:
-                left_at = time.monotonic()
+                left_at, left = time.monotonic(), self.others()
                 say(left=[[pid, processes.command_of(pid)] for pid in left[:20]])
                 grace = self.spec["grace_s"]
                 self.escalation = [(left_at + grace, signal.SIGTERM), (left_at + 2 * grace, signal.SIGKILL)]
-            if self.escalate(left):
+            if self.escalate():
                 return
 
-    def escalate(self, left: list[int]) -> bool:
+    def escalate(self) -> bool:
         """TERM, then KILL those that stay behind; True when some cannot be killed."""
         if not self.escalation or time.monotonic() < self.escalation[0][0]:
             return False
@@ -293,7 +300,7 @@ class Shim:
             if survivors:
                 say(unkillable=[[pid, processes.command_of(pid)] for pid in survivors])
             return True
-        for pid in left:
+        for pid in self.others():
             processes.send(pid, number)
         return False
 

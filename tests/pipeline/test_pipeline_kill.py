@@ -134,6 +134,29 @@ def test_kill_at_a_random_moment(tmp_path: Path, mark: str, package_250w, victim
     attack(tmp_path, victim, random.Random(victim).uniform(0.0, 2.5), mark)
 
 
+def attack_early(tmp_path: Path, delay_s: float, mark: str) -> None:
+    """Kill the recorder's session and what is near it a moment after its start, whatever it is doing then."""
+    run = begin(tmp_path, f"stages:\n- {{name: first, run: 'true'}}\n- {{name: hard, run: {HARD}, grace: 0.3}}\n")
+    recorder = recorder_pid(run)
+    time.sleep(delay_s)
+    os.kill(recorder, signal.SIGKILL)
+    wait_for(lambda: not marked(mark), "the end of all processes", limit_s=2.0 + 3.0)
+    report = build_report(run)
+    assert report["status"] == "interrupted"
+    assert all(s["status"] in ("pending", "completed", "interrupted") for s in report["stages"])
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.1])
+def test_kill_just_after_the_start(tmp_path: Path, mark: str, package_250w, delay_s: float) -> None:
+    attack_early(tmp_path, delay_s, mark)
+
+
+@pytest.mark.slow  # 60 runs of about 1 s
+@pytest.mark.parametrize("seed", range(60))
+def test_kill_at_60_moments_of_the_start(tmp_path: Path, mark: str, package_250w, seed: int) -> None:
+    attack_early(tmp_path, seed * 0.005, mark)
+
+
 @pytest.mark.slow  # 100 runs of about 4 s
 @pytest.mark.parametrize("seed", range(100))
 def test_kill_at_100_random_moments(tmp_path: Path, mark: str, package_250w, seed: int) -> None:
