@@ -75,6 +75,7 @@ class KdwatchApp(App[int]):
         self._ticker: Ticker | None = None
         self._back: list[str] = []
         self.frames_shown = 0
+        self.set_class(self.glyphs.name == "ascii", "-ascii")
         self.compared: list[Path] = []
         """Runs that were marked for Compare."""
         for theme in THEMES.values():
@@ -158,7 +159,7 @@ class KdwatchApp(App[int]):
         for notice in message.frame.notices:
             self._notice(notice)
         base = self.base_screen
-        if base is not None:
+        if base is not None and base.ready:
             base.show_frame(message.frame)
 
     def _notice(self, notice: Notice) -> None:

@@ -159,9 +159,7 @@ def _check(table: Iterable[Key]) -> None:
     for key in table:
         for name in key.keys.split(","):
             if name.startswith("ctrl+") and name not in ("ctrl+p", "ctrl+q"):
-                raise UsageProblem(
-                    f"config file: keys.{key.id}: {name}: terminals take ctrl keys; use another"
-                )
+                raise UsageProblem(f"config file: keys.{key.id}: {name}: terminals take ctrl keys; use another")
             for screen in SCREENS:
                 if not key.applies(screen):
                     continue

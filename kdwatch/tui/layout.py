@@ -50,7 +50,7 @@ def _side_by_side(width: int, height: int, stages: int, devices: int) -> Arrange
     left = min(max(width * 46 // 100, LEFT_LEAST), LEFT_MOST)
     right_x, right = left + 2, width - left - 2
     stage_rows = min(stages + 3, max(room - 5, 4))
-    device_rows = min(devices + 1, max(room // 2, 3))
+    device_rows = min(devices + 1, max(room * 6 // 10, 3))
     return {
         "stages": Place(0, top, left, stage_rows),
         "log": Place(0, top + stage_rows + 1, left, max(room - stage_rows - 1, 0)),

@@ -30,8 +30,9 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, window)
-            os.environ.update({"TERM": "xterm-256color", **environment})
-            os.execv(sys.executable, [sys.executable, "-m", "kdwatch", *arguments])
+            # readline puts COLUMNS and LINES into the C environment behind os.environ's back: execve, not execv
+            whole = {**os.environ, "TERM": "xterm-256color", **environment}
+            os.execve(sys.executable, [sys.executable, "-m", "kdwatch", *arguments], whole)
 
     def read(self, seconds: float) -> bytes:
         """What comes within `seconds`, as soon as it is silent for a tenth of them; fed to the screen too."""

@@ -25,6 +25,8 @@ class KdScreen(Screen[None]):
     NAME: ClassVar[str] = ""
     """Name in the table of keys."""
     AUTO_FOCUS = ""
+    ready = False
+    """Its parts are there; frames may come before that."""
 
     @property
     def kd(self) -> KdwatchApp:
@@ -42,6 +44,7 @@ class KdScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Place the parts."""
+        self.ready = True
         self.lay_out()
 
     def on_resize(self) -> None:
@@ -56,7 +59,7 @@ class KdScreen(Screen[None]):
     def lay_out(self) -> None:
         """Put every part in its place, or show only the line that asks for more room."""
         width, height = self.size
-        if not width or not height or not self.is_mounted:
+        if not width or not height or not self.ready:
             return
         places = self.places(width, height) if width >= MIN_WIDTH and height >= MIN_HEIGHT else None
         small = self.query_one("#too-small", Lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import shlex
 import socket
@@ -60,8 +61,19 @@ class ScreenServer(textual_serve.server.Server):
         return aiohttp_jinja2.render_template("page.html.jinja", request, context)
 
     async def on_startup(self, app: web.Application) -> None:
-        """Say the address, and nothing else, on stdout."""
-        print(self.address, flush=True)
+        """Say the address, and nothing else, on stdout, as soon as it answers."""
+        self._announcing = asyncio.create_task(self._announce())
+
+    async def _announce(self) -> None:
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(HOST, self.port)
+            except OSError:
+                await asyncio.sleep(0.02)
+                continue
+            writer.close()
+            print(self.address, flush=True)
+            return
 
     def initialize_logging(self) -> None:
         """Nothing of textual-serve's own log: it would print addresses."""
