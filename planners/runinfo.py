@@ -28,6 +28,7 @@ def run_info(manifest: Mapping[str, Any], events: Iterable[Mapping[str, Any]], f
         "teacher_params_b": reported_params_b(seen, "teacher") or _named(stages, "teacher", folder),
         "hardware": hardware_name(manifest),
     }
+    settings |= _swept(manifest, settings)
     info |= {name: _number(settings.pop(name, None)) for name in _COLUMNS}
     if settings:
         info["hyperparameters"] = json.dumps(settings, sort_keys=True)
@@ -62,6 +63,19 @@ def _settings(stages: Iterable[Stage]) -> dict[str, Any]:
             if plain.get("objective", "sft") == "sft":
                 plain = {k: v for k, v in plain.items() if k not in ("alpha", "temperature", "tail", "max_new_tokens")}
             found |= plain | ({"early_stop": True} if values.get("early_stop") else {})
+    return found
+
+
+def _swept(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sweep varied that the stages' settings do not show, such as a command's environment: its points are no
+    repeats of each other. Seeds are left out: runs that differ in nothing else are repeats."""
+    sweep = manifest.get("sweep")
+    settings = sweep.get("settings") if isinstance(sweep, Mapping) else None
+    found = {}
+    for key, value in settings.items() if isinstance(settings, Mapping) else ():
+        name = str(key).rsplit(".", 1)[-1]
+        if isinstance(value, int | float | str | bool) and name.lower() not in _LEFT_OUT and name not in known:
+            found[str(key)] = value
     return found
 
 

@@ -45,10 +45,11 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def _label(key: str, value: Any) -> str:
-    """`alpha0.3`; a text (a path, a model's name) stands for itself, by its last part."""
+    """`alpha0.3`; a text that begins with a letter (a path, a model's name) stands for itself, by its last part."""
     if isinstance(value, str):
-        text = value.rstrip("/").rsplit("/", 1)[-1] or value
-        return _plain(text)
+        text = value.rstrip("/").rsplit("/", 1)[-1]
+        if text[:1].isalpha():
+            return _plain(text)
     return _plain(key.rsplit(".", 1)[-1] + _text(value))
 
 
