@@ -12,6 +12,7 @@ HERE = Path(__file__).parent
 ASSETS = HERE / "assets"
 RECIPES = ("sft", "kd", "synthetic")
 """In the order in which they run."""
+MODELS = ("teacher", "base_xs", "base_s")
 ROWS = 6000
 NOISE = 0.25
 """Share of training labels with one wrong character."""
@@ -26,12 +27,11 @@ def write_demo(folder: Path, student: str) -> list[Path]:
     write_jsonl(folder / "train.jsonl", noisy(DATA_SEED, ROWS, NOISE))
     test = [row for task in STUDENT_TASKS for row in islice(examples(TEST_SEED, (task,), test=True), TEST_ROWS)]
     write_jsonl(folder / "test.jsonl", test)
-    for source, target in (("teacher", "teacher"), (f"base_{student}", "student")):
-        shutil.rmtree(folder / target, ignore_errors=True)
-        shutil.copytree(ASSETS / source, folder / target)
-    paths = []
-    for name in RECIPES:
-        path = folder / f"{name}.yaml"
-        shutil.copyfile(HERE / "recipes" / path.name, path)
-        paths.append(path)
-    return paths
+    for model in MODELS:
+        shutil.copytree(ASSETS / model, folder / model, dirs_exist_ok=True)
+    for name in (*RECIPES, "grid"):
+        text = (HERE / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+        if name != "grid":
+            text = text.replace("base_s", f"base_{student}")
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return [folder / f"{name}.yaml" for name in RECIPES]
