@@ -22,7 +22,9 @@ from kdwatch.rundir.writer import RunWriter
 
 STREAM = "import"
 ROWS_PER_WRITE = 5_000
-ROWS_PER_SEGMENT = 500_000
+ROWS_PER_SEGMENT = 200_000
+ROWS_WITHOUT_CHECKPOINT = 10_000
+"""A run of more rows ends with a checkpoint, so that it opens at once."""
 MAX_NOTES = 200
 REFRESH_S = 1e-4
 """Imported counters hold at the moment of their sample."""
@@ -215,6 +217,7 @@ def _write(
     events.sort(key=lambda event: event[0])
     pending = iter(events)
     upcoming = next(pending, None)
+    rows = 0
     ticks = groupby(_readings(timeline, devices), key=lambda reading: reading[0])
     for rows, (t, readings) in enumerate(ticks, 1):
         while upcoming is not None and upcoming[0] <= t:
@@ -233,8 +236,10 @@ def _write(
         if rows % ROWS_PER_SEGMENT == 0:
             writer.seal(ledger.state())
     while upcoming is not None:
-        writer.event(upcoming[1], upcoming[0], **upcoming[2])
+        ledger.event(writer.event(upcoming[1], upcoming[0], **upcoming[2]))
         upcoming = next(pending, None)
+    if rows > ROWS_WITHOUT_CHECKPOINT:
+        writer.seal(ledger.state())
 
 
 def _events(timeline: Timeline, logs: list[ImportedLog]) -> list[tuple[float, str, dict[str, Any]]]:

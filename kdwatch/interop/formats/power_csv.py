@@ -86,6 +86,9 @@ class PowerTable:
 
     def _watts(self, cell: str, column: Column) -> float | None:
         try:
+            if cell.endswith(" W"):
+                self.units.add("w")
+                return float(cell[:-2])
             return float(cell) * (column.factor or 1.0)
         except ValueError:
             pass
