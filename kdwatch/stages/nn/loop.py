@@ -42,7 +42,7 @@ class Trainer:
     checkpoints: Checkpoints
     stage: Stage
     validation: TokenSet | None = None
-    """Where the rows that decide early stopping come from; None: the held-out rows of `data`."""
+    """Whose held-out rows (all, where none is) decide early stopping; None: the held-out rows of `data`."""
     ranks: Ranks = field(default_factory=Ranks)
     update: int = 0
     tokens: int = 0
@@ -77,9 +77,10 @@ class Trainer:
         return rows
 
     def _validation_rows(self) -> np.ndarray:
-        if self.validation is not None:
-            return np.arange(len(self.validation))
-        return self.data.validation_rows()
+        if self.validation is None:
+            return self.data.validation_rows()
+        held_out = self.validation.validation_rows()
+        return held_out if len(held_out) else np.arange(len(self.validation))
 
     def run(self) -> None:
         """Train to the end, or until patience runs out; the best weights are in the model then."""
