@@ -24,8 +24,6 @@ NOISE = 0.02
 """Gain in Q up to which a choice carries `gain_within_noise`."""
 MOST_REJECTED = 1000
 """Rejected candidates that are explained one by one."""
-_UNITS = {"budget_kwh": "kWh", "co2e_kg": "kg CO2e", "cost": "", "gpu_hours": "GPU-hours"}
-_NAMES = {"budget_kwh": "budget", "co2e_kg": "CO2e limit", "cost": "cost limit", "gpu_hours": "GPU-hour limit"}
 
 
 def limits_object(request: PlanRequest) -> dict[str, Any]:
@@ -101,12 +99,7 @@ def _limit_text(request: PlanRequest, name: str) -> str:
     if name == limits.QUALITY:
         return f"quality ≥ {request.min_quality:g}"
     sure = f" with P ≥ {request.confidence:g}" if request.confidence else ""
-    return f"the {_NAMES[name]} of {_amount(limit_values(request)[name], request, name)}{sure}"
-
-
-def _amount(value: float, request: PlanRequest, name: str) -> str:
-    """A limited quantity with its unit."""
-    return energy(value) if name == "budget_kwh" else f"{value:.4g} {_UNITS[name] or request.currency}"
+    return f"the {limits.NAMES[name]} of {limits.amount(limit_values(request)[name], request, name)}{sure}"
 
 
 def runner_up(ranked: pl.DataFrame, request: PlanRequest) -> dict[str, Any] | None:
@@ -173,12 +166,12 @@ def _broken(row: Row, request: PlanRequest, name: str) -> str | None:
         return f"quality {row['quality']:.2f} is below the floor of {request.min_quality:g}"
     used, value = row[USED[name]], limit_values(request)[name]
     if used is None or over is None:
-        return f"what it uses of the {_NAMES[name]} is unknown"
+        return f"what it uses of the {limits.NAMES[name]} is unknown"
     if used <= value:
         sure = f"P ≥ {request.confidence:g} (P = {row['p_within']:.2f})"
-        return f"{_amount(used, request, name)} keeps the {_NAMES[name]}, but not with {sure}"
-    over_by, limit = _amount(used - value, request, name), _amount(value, request, name)
-    return f"{_amount(used, request, name)} is {over_by} over the {_NAMES[name]} of {limit}"
+        return f"{limits.amount(used, request, name)} keeps the {limits.NAMES[name]}, but not with {sure}"
+    over_by, limit = limits.amount(used - value, request, name), limits.amount(value, request, name)
+    return f"{limits.amount(used, request, name)} is {over_by} over the {limits.NAMES[name]} of {limit}"
 
 
 def notes(scored: pl.DataFrame, ranked: pl.DataFrame, chosen: Row | None, request: PlanRequest) -> list[Note]:

@@ -3,49 +3,74 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
-from planners.frontier import Point
+from planners.limits import NAMES, active, amount
 from planners.request import PlanRequest
+from planners.scoring import USED, limit_values
 from planners.wording import energy
 
 Row = dict[str, Any]
 
 
-def flips(
-    scored: pl.DataFrame, request: PlanRequest, chosen: Row | None, on_frontier: Sequence[Point]
-) -> list[dict[str, Any]]:
-    """What change would give another answer: the next budgets up and down, and reuse counts."""
+def flips(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
+    """What change would give another answer: each limit up and down, and the reuse N."""
     found = []
-    if chosen is not None and request.goal == "max_quality" and request.allowed_kwh is not None:
-        ups = [p for p in on_frontier if p.quality > chosen["quality"] and p.energy > request.allowed_kwh]
-        if ups:
-            found.append(
-                {
-                    "change": "budget_kwh",
-                    "to": ups[0].energy,
-                    "by": ups[0].energy - request.allowed_kwh,
-                    "id": ups[0].id,
-                    "text": f"a budget of {energy(ups[0].energy)} (+{energy(ups[0].energy - request.allowed_kwh)}) "
-                    f"gives {ups[0].id}, quality {ups[0].quality:.2f}",
-                }
-            )
-        downs = [p for p in on_frontier if p.energy < chosen["per_student_kwh"]]
-        if downs:
-            found.append(
-                {
-                    "change": "budget_kwh",
-                    "to": chosen["per_student_kwh"],
-                    "by": chosen["per_student_kwh"] - request.allowed_kwh,
-                    "id": downs[-1].id,
-                    "text": f"a budget below {energy(chosen['per_student_kwh'])} "
-                    f"gives {downs[-1].id}, quality {downs[-1].quality:.2f}",
-                }
-            )
+    if chosen is not None:
+        rated = list(scored.filter(pl.col("quality").is_not_null()).iter_rows(named=True))
+        for name in limit_values(request):
+            found += _limit_flips(rated, request, chosen, name)
+        if request.min_quality is not None:
+            found += _floor_flips(rated, request, chosen)
     return found + reuse_flips(scored, request, chosen)
+
+
+def _limit_flips(rated: list[Row], request: PlanRequest, chosen: Row, name: str) -> list[dict[str, Any]]:
+    """The smallest increase of a limit that gives more quality, and below which value the choice no longer fits."""
+    if request.goal != "max_quality":
+        return []
+    used, others = USED[name], [f"over_{other}" for other in active(request) if other != name]
+    kept = [row for row in rated if row[used] is not None and all(row[over] == 0 for over in others)]
+    better = [row for row in kept if row["quality"] > chosen["quality"] and row[f"over_{name}"]]
+    lesser = [row for row in kept if row[used] < chosen[used] and row["quality"] < chosen["quality"]]
+    found = []
+    if better:
+        up = min(better, key=lambda row: (row[used], -row["quality"]))
+        found.append(_flip(name, up[used] * up["upper_factor"], request, up, "of"))
+    if lesser:
+        down = max(lesser, key=lambda row: (row["quality"], -row[used]))
+        found.append(_flip(name, chosen[used] * chosen["upper_factor"], request, down, "below"))
+    return found
+
+
+def _flip(name: str, to: float, request: PlanRequest, row: Row, how: str) -> dict[str, Any]:
+    text = f"a {NAMES[name]} {how} {amount(to, request, name)} gives {row['id']}, quality {row['quality']:.2f}"
+    return {"change": name, "to": to, "by": to - limit_values(request)[name], "id": row["id"], "text": text}
+
+
+def _floor_flips(rated: list[Row], request: PlanRequest, chosen: Row) -> list[dict[str, Any]]:
+    """For the lowest energy: the next quality floor above the choice, and the floor that a cheaper one would meet."""
+    if request.goal != "min_energy":
+        return []
+    others = [f"over_{other}" for other in limit_values(request)]
+    kept = [row for row in rated if row["per_student_kwh"] is not None and all(row[over] == 0 for over in others)]
+    above = [row for row in kept if row["quality"] > chosen["quality"]]
+    below = [
+        row for row in kept if row["quality"] < chosen["quality"] and row["per_student_kwh"] < chosen["per_student_kwh"]
+    ]
+    floor, found = float(request.min_quality or 0.0), []
+    picks = []
+    if above:
+        picks.append((chosen["quality"], min(above, key=lambda row: row["per_student_kwh"]), "a quality floor above"))
+    if below:
+        cheaper = max(below, key=lambda row: row["quality"])
+        picks.append((cheaper["quality"], cheaper, "a quality floor of"))
+    for to, row, how in picks:
+        text = f"{how} {to:.2f} gives {row['id']}, {energy(row['per_student_kwh'])} per student"
+        found.append({"change": "min_quality", "to": to, "by": to - floor, "id": row["id"], "text": text})
+    return found
 
 
 def reuse_flips(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:

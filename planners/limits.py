@@ -9,8 +9,11 @@ import polars as pl
 from planners.ranking import energy_column, rank
 from planners.request import PlanRequest
 from planners.scoring import USED, limit_values
+from planners.wording import energy
 
 QUALITY = "min_quality"
+UNITS = {"budget_kwh": "kWh", "co2e_kg": "kg CO2e", "cost": "", "gpu_hours": "GPU-hours"}
+NAMES = {"budget_kwh": "budget", "co2e_kg": "CO2e limit", "cost": "cost limit", "gpu_hours": "GPU-hour limit"}
 
 
 def active(request: PlanRequest) -> list[str]:
@@ -82,7 +85,7 @@ def shortfall_kwh(row: dict[str, Any] | None) -> float | None:
     """Energy that the candidate needs beyond the tightest energy-like limit; None where it needs none."""
     if row is None or row["tightest_kwh"] is None:
         return None
-    missing = row["per_student_kwh"] * row["_factor"] - row["tightest_kwh"]
+    missing = row["per_student_kwh"] * row["upper_factor"] - row["tightest_kwh"]
     return missing if missing > 1e-12 else None
 
 
@@ -124,8 +127,13 @@ def _step(row: dict[str, Any], request: PlanRequest, name: str) -> dict[str, Any
     if name == QUALITY:
         now, needed = float(request.min_quality or 0.0), row["quality"]
     else:
-        now, needed = limit_values(request)[name], row[USED[name]] * row["_factor"]
+        now, needed = limit_values(request)[name], row[USED[name]] * row["upper_factor"]
     step = {"limit": name, "from": now, "to": needed, "by": abs(needed - now), "candidate": row["id"]}
     if name == "budget_kwh" and request.program_budget_kwh is not None:
         step["program_to"] = needed * request.n
     return step
+
+
+def amount(value: float, request: PlanRequest, name: str) -> str:
+    """A limited quantity with its unit."""
+    return energy(value) if name == "budget_kwh" else f"{value:.4g} {UNITS[name] or request.currency}"

@@ -110,7 +110,7 @@ def _answer(
         frontier=_frontier_object(on_frontier, rows),
         break_even=entries,
         choice_at_confidence=_choice_at_confidence(request, scored, grid, chosen),
-        flips=flips(scored, request, chosen, on_frontier),
+        flips=flips(scored, request, chosen),
         knee=None
         if curve is None
         else {

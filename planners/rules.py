@@ -61,7 +61,7 @@ def one_off_sft(c: Context) -> Iterator[Reason]:
     """Study, rule 2. Fires for a single run where plain SFT of a size needs less energy than every distilled one."""
     if c.request.n != 1 or c.chosen["regime"] != "sft" or c.request.teacher_outputs == "cached":
         return
-    for row in sorted(c.distilled, key=lambda r: r["per_student_kwh"]):
+    for row in sorted(c.distilled, key=lambda r: _distance(r, c.chosen)):
         base = baseline_of(row, c.rows)
         if base is None or base["per_student_kwh"] is None or base["per_student_kwh"] >= row["per_student_kwh"]:
             continue
@@ -77,6 +77,13 @@ def one_off_sft(c: Context) -> Iterator[Reason]:
         }
         yield Reason("one_off_sft", text, values, "study")
         return
+
+
+def _distance(row: Row, chosen: Row) -> tuple[bool, float, float]:
+    """Rated ones first, of like size, the cheapest."""
+    sizes = row["student_params_b"], chosen["student_params_b"]
+    apart = abs(sizes[0] - sizes[1]) if None not in sizes else float("inf")
+    return row["quality"] is None, apart, row["per_student_kwh"]
 
 
 def reuse_break_even(c: Context) -> Iterator[Reason]:
@@ -108,6 +115,8 @@ def small_students_amortise_slowest(c: Context) -> Iterator[Reason]:
         return
     by_id = {row["id"]: row for row in c.rows}
     for regime in DISTILLED:
+        if c.chosen["regime"] in DISTILLED and c.chosen["regime"] != regime:
+            continue
         known = [e for e in c.break_even if e.n_star and e.id in by_id and by_id[e.id]["regime"] == regime]
         known.sort(key=lambda e: by_id[e.id]["student_params_b"])
         if len(known) > 1 and (known[0].n_star or 0) > (known[-1].n_star or 0):

@@ -131,8 +131,8 @@ def _cdf_binned(table: pl.DataFrame) -> pl.Series:
 
 
 def _with_verdicts(table: pl.DataFrame, request: PlanRequest) -> pl.DataFrame:
-    table = table.with_columns(_upper_factor(table, request.confidence).alias("_factor"))
-    factor = pl.col("_factor")
+    table = table.with_columns(_upper_factor(table, request.confidence).alias("upper_factor"))
+    factor = pl.col("upper_factor")
     verdicts = []
     for name, value in limit_values(request).items():
         excess = pl.col(USED[name]) * factor - value

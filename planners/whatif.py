@@ -50,10 +50,22 @@ def apply(table: pl.DataFrame, request: PlanRequest) -> tuple[pl.DataFrame, list
         .alias("total_sd_kwh"),
         pl.when(changed).then(teacher).otherwise("teacher_kwh").alias("teacher_kwh"),
         pl.when(changed).then(student).otherwise("student_kwh").alias("student_kwh"),
+        *_new_settings(request),
         pl.when(changed).then(pl.lit("extrapolated")).otherwise("basis").alias("basis"),
     )
     names = new.filter(changed)["id"].to_list()
     return new.drop("_factor"), _notes(names)
+
+
+def _new_settings(request: PlanRequest) -> list[pl.Expr]:
+    """The settings that synthetic candidates have after the what-if."""
+    synthetic = pl.col("regime") == "synthetic_sft"
+    values = {"teacher_batch": request.teacher_batch, "max_new_tokens": request.max_new_tokens}
+    return [
+        pl.when(synthetic).then(float(value)).otherwise(name).alias(name)
+        for name, value in values.items()
+        if value is not None
+    ]
 
 
 def _factor(row: dict, request: PlanRequest) -> float:

@@ -213,10 +213,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worlds", type=int, default=500)
     worlds = parser.parse_args().worlds
-    print(f"{'family':<42}{'energy':>8}{'N*':>8}{'Q':>8}{'declined':>10}{'width':>8}")
+    print(f"{'family':<44}{'energy':>9}{'N*':>9}{'Q':>9}{'declined':>9}{'width':>9}")
     for family in FAMILIES:
         c = coverage(family, worlds)
-        print(f"{family.name:<42}{c.energy:>8.1%}{c.n_star:>8.1%}{c.quality:>8.1%}{c.declined:>10.1%}{c.width:>8.1%}")
+        shares = [
+            f"{'-' if math.isnan(v) else f'{v:.1%}':>8}" for v in (c.energy, c.n_star, c.quality, c.declined, c.width)
+        ]
+        print(f"{family.name:<44}{''.join(shares)}")
 
 
 if __name__ == "__main__":
