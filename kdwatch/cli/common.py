@@ -52,7 +52,8 @@ class StopSignals:
     being started is stopped in order too, not left behind."""
 
     def __init__(self) -> None:
-        self._kept: int | None = None
+        self.kept: int | None = None
+        """Signal that came before `following`."""
         self._raises = False
         self._before: dict[int, Any] = {}
 
@@ -68,13 +69,13 @@ class StopSignals:
     def _take(self, number: int, _: Any) -> None:
         if self._raises:
             raise Asked(number)
-        self._kept = number
+        self.kept = number
 
     def following(self, call: Callable[[], Any]) -> None:
         """Run `call`; raises Asked for a signal now, or for one that was kept."""
         try:
             self._raises = True
-            kept, self._kept = self._kept, None
+            kept, self.kept = self.kept, None
             if kept:
                 raise Asked(kept)
             call()

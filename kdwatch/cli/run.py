@@ -55,6 +55,9 @@ def run(recipe: Path, detach: bool, plain: bool, name: str | None, home: str | N
     with common.StopSignals() as signals:
         path = start_run(found)
         code = None if screen else _follow(path, signals)
+    if code is None and signals.kept:
+        _ask_to_stop(path, signals.kept)
+        code = 128 + signals.kept
     sys.exit(_show(path) if code is None else code)
 
 

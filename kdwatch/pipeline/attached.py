@@ -223,6 +223,7 @@ def record(spec: Mapping[str, Any]) -> int:
         accounting={k: spec.get(k) for k in ("budget_j", "pue", "region", "intensity_g_per_kwh")},
     )
     recorder.begin()
+    setup.note_tdp(recorder)
     events = {s["name"]: str(recorder.follow(s["name"])) for s in stages}
     answer(run=str(recorder.run), pid=os.getpid(), events=events)
     try:

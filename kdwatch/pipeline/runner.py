@@ -223,6 +223,7 @@ def record(spec: Mapping[str, Any]) -> int:
     answer(run=str(recorder.run), pid=os.getpid())
     setup.leave_launcher()
     recorder.begin()
+    setup.note_tdp(recorder)
     try:
         if recipe.idle_baseline:
             setup.idle_baseline(recorder, recipe.idle_baseline)

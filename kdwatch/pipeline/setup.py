@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from kdwatch.meters.base import Reading
 from kdwatch.meters.discover import discover
+from kdwatch.meters.models import NoModel, power_model
 from kdwatch.pipeline.housekeeping import Recorder
 from kdwatch.pipeline.manifest import build_manifest
 from kdwatch.pipeline.recording import Recording
@@ -78,6 +80,24 @@ def redirect_log(run: Path) -> None:
     os.dup2(fd, 2)
     os.close(fd)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+
+def note_tdp(recorder: Recorder) -> None:
+    """Put the CPU's TDP into the manifest where the CPU is measured: the paper's protocol needs it. In a thread, since
+    the first look on a machine asks CodeCarbon, which takes seconds; later ones read what was kept."""
+    if not any(d.kind == "cpu" and d.source == "counter" for m in recorder.samplers.meters for d in m.devices):
+        return
+
+    def look() -> None:
+        try:
+            tdp_w = power_model().tdp_w
+        except NoModel as problem:
+            log.info("no TDP: %s", problem)
+            return
+        known = recorder.writer.manifest["hardware"]
+        recorder.recording.update_manifest(hardware={**known, "cpu_tdp_w": tdp_w})
+
+    threading.Thread(target=look, name="tdp", daemon=True).start()
 
 
 class PowerTap:

@@ -141,6 +141,7 @@ def attack_early(tmp_path: Path, delay_s: float, mark: str) -> None:
     time.sleep(delay_s)
     os.kill(recorder, signal.SIGKILL)
     wait_for(lambda: not marked(mark), "the end of all processes", limit_s=2.0 + 3.0)
+    wait_for(lambda: not processes.is_alive(recorder), "the recorder's exit")
     report = build_report(run)
     assert report["status"] == "interrupted"
     assert all(s["status"] in ("pending", "completed", "interrupted") for s in report["stages"])

@@ -41,6 +41,16 @@ def test_stages_run_in_order_and_their_energy_adds_up(tmp_path: Path, package_25
     assert report["stages"][0]["end_s"] <= report["stages"][1]["start_s"]
 
 
+def test_the_papers_protocol_has_what_it_needs_where_the_cpu_is_measured(tmp_path: Path, package_250w) -> None:
+    """CodeCarbon's process model: TDP x CPU seconds / CPUs, from the recorded CPU time and TDP (design, protocol)."""
+    burn = python("import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(3)")
+    run = record(tmp_path, f"stages:\n- {{name: s, run: {burn}}}\n")
+    hardware = json.loads((run / "manifest.json").read_text())["hardware"]
+    cpu_s = stage_events(run, "s")["stage_ended"]["cpu_s"]
+    stage = build_report(run, protocol="paper")["stages"][0]
+    assert stage["energy_j"]["cpu"] == pytest.approx(hardware["cpu_tdp_w"] * cpu_s / hardware["cores"])
+
+
 def test_a_failing_stage_ends_the_run_and_the_rest_is_skipped(tmp_path: Path) -> None:
     run = record(tmp_path, "stages:\n- {name: bad, run: sh -c 'exit 7'}\n- {name: after, run: 'true'}\n")
     end = stage_events(run, "bad")["stage_ended"]
