@@ -37,7 +37,7 @@ NAME_NAMES = {"name", "gpu_name", "device_name", "model", "gpu_model", "product_
 AVERAGING = {"average", "avg", "mean", "instant", "instantaneous", "current", "inst"}
 FILLER = POWER_WORDS | AVERAGING | {
     "w", "mw", "uw", "kw", "draw", "usage", "consumption", "value", "gpu", "device", "dev", "reading", "socket", "in",
-    "input", "milliwatts", "microwatts", "kilowatts", "usg", "node",
+    "input", "milliwatts", "microwatts", "kilowatts", "usg", "node", "system",
 }  # fmt: skip
 KINDS = {
     "gpu": ({"gpu", "graphics", "nvidia", "amd", "cuda"}, "gpu"),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kdwatch.interop.table import DELIMITERS, split
 
 HEAD_LINES = 400
-PROM_LINE = re.compile(r"^[A-Za-z_:][A-Za-z0-9_:]*\{[^}]*\}\s+[-+0-9.eE]+|^# (HELP|TYPE) [A-Za-z_:]")
+PROM_LINE = re.compile(r"^\s*[A-Za-z_:][A-Za-z0-9_:]*\{[^}]*\}\s+[-+0-9.eE]+|^\s*# (HELP|TYPE) [A-Za-z_:]")
 PERF_TEXT = re.compile(
     r"Performance counter stats for|\d\s+(Joules|<not counted>\s+Joules)\s+power/energy", re.IGNORECASE
 )
@@ -55,6 +55,8 @@ def _json_format(head: str) -> str | None:
         return "harness-stage-json"
     if _document(head, "nodes", "metadata"):
         return "perun-json"
+    if "powerWatts" in head and ('"_timestamp"' in head or '"_runtime"' in head):
+        return "wandb-events-jsonl"
     first = text.partition("\n")[0].rstrip()
     return "trainer-log-jsonl" if first.endswith("}") and TRAINER_KEYS.search(first) else "unknown-json"
 
@@ -69,7 +71,7 @@ def _table_header(head: str, wanted: set[str]) -> bool:
 
 
 def _is_dmon(head: str) -> bool:
-    return any(re.match(r"^#\s*(Date\s+Time\s+|Time\s+)?gpu\s", line) for line in head.split("\n")[:HEAD_LINES])
+    return any(re.match(r"^\s*#\s*(Date\s+)?(Time\s+)?gpu\s", line) for line in head.split("\n")[:HEAD_LINES])
 
 
 def _is_pmon(head: str) -> bool:
@@ -91,6 +93,7 @@ def _header_test(wanted: set[str]) -> Callable[[str], bool]:
 
 JSON_FORMATS = (
     "harness-stage-json", "harness-summary-json", "trainer-log-jsonl", "trainer-state-json", "perun-json",
+    "wandb-events-jsonl",
     "unknown-json",
 )  # fmt: skip
 

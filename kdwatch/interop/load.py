@@ -34,6 +34,7 @@ READERS: dict[str, str] = {
     "trainer-log-jsonl": "trainer",
     "trainer-state-json": "trainer",
     "perun-json": "perun",
+    "wandb-events-jsonl": "wandb_events",
 }
 """Format -> module of kdwatch.interop.formats that reads it."""
 

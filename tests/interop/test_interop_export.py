@@ -10,6 +10,7 @@ import math
 import sys
 import types
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -217,6 +218,8 @@ def test_html_is_self_contained_and_escaped(run: Path) -> None:
     assert page.tags.count("svg") == 2 and "polyline" in page.tags
     assert "&lt;script&gt;" in text and "http://www.w3.org/2000/svg" in text
     assert text.count("http") == 2 + text.count("http-equiv"), "no address but the SVG namespace"
+    for picture in text.split("<svg")[1:]:
+        ElementTree.fromstring("<svg" + picture.partition("</svg>")[0] + "</svg>")
 
 
 def test_markdown_cells_stay_cells(run: Path) -> None:

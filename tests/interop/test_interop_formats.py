@@ -225,3 +225,69 @@ def test_perun_energy_is_raw_times_mag_and_no_sensor_is_no_zero(read) -> None:
 def test_damaged_json_is_one_line(read, text: str, says: str) -> None:
     error = read(text, "x.json")["error"]
     assert says in error and "\n" not in error
+
+
+def test_perf_text_quoted_in_a_mail_and_split_by_core(read) -> None:
+    """Two runs, one line a core; the cores that do not count are missing, not zero."""
+    quote = "> >   S0-D0-C0              1               {:.2f} Joules power/energy-pkg/\n"
+    text = "".join(
+        "> >    Performance counter stats for 'system wide':\n> >\n"
+        + quote.format(joules)
+        + "> >   S0-D0-C1              0      <not counted> Joules power/energy-pkg/\n> >\n"
+        "> >          1.001404046 seconds time elapsed\n> >\n"
+        for joules in (3.73, 2.09)
+    )
+    out = read(text, "mail.txt")
+    assert [stage["total_j"] for stage in out["stages"]] == [3.73, 2.09]
+    assert out["duration_s"] == pytest.approx(2 * 1.001404046)
+
+
+def test_sacct_by_raw_id_and_energy_of_usage(read) -> None:
+    text = (
+        "JobIDRaw|State|ElapsedRaw|ConsumedEnergyRaw|TRESUsageInTot|\n7_0|COMPLETED|10|100||\n7_0.batch|COMPLETED|10|90||\n"
+        "8|COMPLETED|33||cpu=00:00:00,energy=2067,mem=1965K|\n"
+    )
+    out = read(text, "s.txt")
+    assert {stage["name"]: stage["total_j"] for stage in out["stages"]} == {"7_0": 100.0, "8": 2067.0}
+
+
+def test_amd_smi_watch_with_its_hint_and_a_header_each_time(read) -> None:
+    text = "'CTRL' + 'C' to stop watching output:\n" + "".join(
+        f"timestamp,gpu,socket_power,power_management\n{1767760000 + n},0,{238 + n},ENABLED\n" for n in range(3)
+    )
+    out = read(text)
+    assert out["total_energy_j"] == pytest.approx(238.5 + 239.5) and "repeated_header" in {
+        w["code"] for w in out["warnings"]
+    }
+
+
+def test_codecarbon_task_file_holds_tasks_and_not_running_totals(read) -> None:
+    header = f"task_name,{EMISSIONS}"
+    rows = [
+        f"{task},2026-01-03T15:36:0{n},p,r1,{n + 1},0,0,1,1,1,0.01,0.02,0.003,0.033,1,machine,3.3.0"
+        for n, task in enumerate("ab")
+    ]
+    out = read("\n".join([header, *rows]))
+    assert out["kwh"] == pytest.approx(0.066) and [stage["name"] for stage in out["stages"]] == ["a", "b"]
+
+
+def test_blanks_of_dcgm_and_indented_text(read) -> None:
+    text = "".join(
+        f'\t\tDCGM_FI_DEV_POWER_USAGE{{gpu="{gpu}", UUID="GPU-{gpu}",pod=""}} {watts}\n'
+        for gpu, watts in enumerate(("7.5", "9223372036854775794", "140737488355328", "2147483632"))
+    )
+    out = read(text, "m.prom")
+    assert out["details"]["n_gpus_with_power"] == 1 and out["details"]["power_w"] == 7.5
+
+
+def test_wandb_system_events(read) -> None:
+    lines = [
+        {"_timestamp": 1767760000 + n, "_runtime": n, "system.gpu.0.powerWatts": 100 + 100 * (n % 2), "system.cpu": 5}
+        for n in range(3)
+    ]
+    out = read("\n".join(map(json.dumps, lines)), "events.jsonl")
+    assert out["total_energy_j"] == pytest.approx(300.0) and out["time"] == "epoch"
+    table = "_runtime,_timestamp,system.gpu.0.powerWatts,system.gpu.0.powerPercent\n" + "".join(
+        f"{line['_runtime']},{line['_timestamp']},{line['system.gpu.0.powerWatts']},50\n" for line in lines
+    )
+    assert read(table)["energy_j"] == {"0": pytest.approx(300.0)}

@@ -237,3 +237,15 @@ def test_files_without_content(read, text: str) -> None:
 def test_what_a_file_without_power_contains_is_said(read) -> None:
     out = read("timestamp,utilization.gpu [%],temperature.gpu\n2026-01-03T15:36:00Z,50,40\n")
     assert "no power column" in out["error"] and "temperature.gpu" in out["error"] and out["rows"] == 1
+
+
+def test_old_zeus_trace_has_no_unit_and_whole_milliwatts(read) -> None:
+    out = read("Time,Power\n2022-07-13 02:07:36.708783111,32402\n2022-07-13 02:07:37.708783111,32402\n")
+    assert out["total_energy_j"] == pytest.approx(32.402) and {"milliwatts", "unit_assumed"} <= codes(out)
+
+
+def test_cores_inside_a_package_are_not_added_to_it(read) -> None:
+    text = "timestamp,package_j,core_j,dram_j,package_w,core_w,uncore_w,dram_w\n"
+    text += "".join(f"2026-02-01T10:00:0{n}.000,{45 * n},{32 * n},{8 * n},45,32,5,8\n" for n in range(3))
+    out = read(text)
+    assert out["energy_j"] == {"package": pytest.approx(90.0), "dram": pytest.approx(16.0)}

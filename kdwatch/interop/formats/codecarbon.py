@@ -54,10 +54,10 @@ def read_rows(source: TextSource) -> tuple[list[Row], list[str], int]:
 
 
 def merge(rows: Iterable[Row]) -> list[Row]:
-    """One row a run: of those with one run_id the longest, because they are running totals."""
+    """One row a run (of task files: a task): of those with one id the longest, because they are running totals."""
     best: dict[str, Row] = {}
     for number, row in enumerate(rows):
-        key = row.get("run_id") or f"row {number}"
+        key = f"{row.get('run_id') or f'row {number}'}\0{row.get('task_name', '')}"
         held = best.get(key)
         if held is None or (number_or_none(row.get("duration")) or 0) >= (number_or_none(held.get("duration")) or 0):
             best[key] = row
@@ -121,7 +121,7 @@ def _stage(row: Row, parser: Any) -> LoggedStage:
             end = None
     parts = {name: _joules(row, name, column) for name, column in PARTS}
     details = {
-        "run_id": row.get("run_id") or None,
+        "run_id": " ".join(part for part in (row.get("run_id"), row.get("task_name")) if part) or None,
         "total_reported_j": _scaled(row.get("energy_consumed")),
         "kg_co2e": number_or_none(row.get("emissions")),
         "tracking_mode": row.get("tracking_mode") or None,
@@ -130,7 +130,8 @@ def _stage(row: Row, parser: Any) -> LoggedStage:
         "pue": number_or_none(row.get("pue")),
     }
     start = end - duration if end is not None and duration is not None else None
-    return LoggedStage(row.get("project_name") or "codecarbon", "custom", start, duration, parts, details=details)
+    name = row.get("task_name") or row.get("project_name") or "codecarbon"
+    return LoggedStage(name, "custom", start, duration, parts, details=details)
 
 
 def _scaled(cell: str | None) -> float | None:

@@ -16,7 +16,7 @@ JOULES = re.compile(
     rf"^\s*(?:\S+\s+)*?(?:(?P<t>\d+[.,]\d{{6,}})\s+)?(?P<value>{DIGITS}|<not \w+>)\s+(?:Joules|J)\s+"
     r"(?P<event>\S*energy\S*)"
 )
-ELAPSED = re.compile(rf"^\s*(?P<value>{DIGITS})\s+(?:\+-\s*{DIGITS}\s+)?seconds\s+time elapsed")
+ELAPSED = re.compile(rf"^[>\s]*(?P<value>{DIGITS})\s+(?:\+-\s*{DIGITS}\s+)?seconds\s+time elapsed")
 RUN = re.compile(r"Performance counter stats for\s+(.*?)(?:\s+\((\d+) runs\))?:\s*$")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_DEVICE_W = 2000.0
 """No single GPU or CPU package draws more (a B200 is limited to 1000-1200 W)."""
+SURELY_MILLIWATTS = 20_000.0
 LOOK = 100_000
 """Samples of a series that are looked at for patterns."""
 WRAPS_J = (2.0**16, 2.0**32 * 2.0**-14, 2.0**32 * 2.0**-16, 2.0**32 / 1e6, 2.0**32 / 1e3)
@@ -35,9 +36,10 @@ def check_power_log(
     _note_units(log, power, source)
     _note_times(log, power, options)
     timed = log.time_kind is not None
+    written = power.plan.devices[0].factor is not None or bool(power.units)
     for device in log.devices:
         assert device.series is not None
-        _milliwatts(log, device)
+        _milliwatts(log, device, written)
         device.stats = device.series.stats(timed)
         _note_readings(log, device)
         if timed:
@@ -146,22 +148,22 @@ def _check_numeric_unit(log: ImportedLog, header: str) -> None:
         log.note("time_unit_assumed", f"{header!r} has no unit: read as seconds")
 
 
-def _milliwatts(log: ImportedLog, device: LoggedDevice) -> None:
+def _milliwatts(log: ImportedLog, device: LoggedDevice, written: bool) -> None:
     series = device.series
     assert series is not None
     mean = series.raw_mean()
     if mean is None or mean <= MAX_DEVICE_W:
         return
-    gpu = device.kind in ("gpu", "cpu")
+    single = device.kind in ("gpu", "cpu")
     whole = series.fractions == 0
-    if gpu and ((whole and mean > MAX_DEVICE_W) or mean > 20_000):
+    if (single and whole) or (mean > SURELY_MILLIWATTS and (single or (whole and not written))):
         labelled = series.stats(log.time_kind is not None).energy_j
         device.details["as_labelled_j"] = labelled
         series.scale = 1e-3
         shown = f"; as labelled the energy were {labelled:.6g} J" if labelled is not None else ""
         log.note(
             "milliwatts",
-            f"device {device.key}: {mean:.0f} W on average is no single {device.kind}: read as milliwatts{shown}",
+            f"device {device.key}: {mean:.0f} W on average is no single device: read as milliwatts{shown}",
         )
     else:
         log.note(

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kdwatch.interop.columns import KEY_NAMES, TIME_NAMES, Column
+from kdwatch.interop.columns import KEY_NAMES, TIME_NAMES, Column, plain, tokens_of
 from kdwatch.interop.model import LogProblem
 from kdwatch.interop.times import TimeParser, learn
 from kdwatch.interop.values import WATTS, NotANumber, is_missing, parse_number
 
 BUS_ID = re.compile(r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d$")
+PACKAGE = {"package", "pkg"}
+IN_PACKAGE = {"core", "cores", "uncore", "pp0", "pp1", "ia", "gt", "psys"}
 RANK = {"": 0, "average": 1, "instant": 2}
 
 
@@ -47,8 +49,19 @@ def make_plan(columns: Sequence[Column], rows: Sequence[list[str]], zone: str | 
     single = [c for c in power if c not in totals]
     if not single:
         single, totals = totals[:1], totals[1:]
+    single, parts = _without_parts(single)
     devices, others = _variants(single, rows)
+    others += parts
     return PowerPlan(time, places, header, key, host, name, devices, others, totals)
+
+
+def _without_parts(columns: list[Column]) -> tuple[list[Column], list[Column]]:
+    """Columns that add up, and those of cores, uncore and the like, which lie inside a package that is there too."""
+    words = {column.header: set(tokens_of(plain(column.header))) for column in columns}
+    if not any(found & PACKAGE for found in words.values()):
+        return columns, []
+    parts = [column for column in columns if words[column.header] & IN_PACKAGE and not words[column.header] & PACKAGE]
+    return [column for column in columns if column not in parts], parts
 
 
 def _variants(columns: list[Column], rows: Sequence[list[str]]) -> tuple[list[Column], list[Column]]:

@@ -35,10 +35,10 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     uuids: set[str] = set()
     rows = bad = 0
     for line in source.lines():
-        if not line.strip() or line.startswith("#"):
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
         rows += 1
-        match = LINE.match(line)
+        match = LINE.match(line.strip())
         if not match:
             bad += 1
             continue
@@ -61,12 +61,17 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
 def _take(devices: dict[str, Scraped], name: str, labels: dict[str, str], text: str, stamp: str | None) -> None:
     factor, counter = _quantity(name)
     value = number_or_none(text)
-    if factor is None or value is None or value < 0 or value in SENTINELS:
+    if factor is None or value is None or value < 0 or is_blank(value):
         return
     key = _key(labels)
     scraped = devices.setdefault(key, Scraped(labels))
     store = scraped.counter if counter else scraped.power
     store.setdefault(name, []).append((_seconds(stamp), value * factor))
+
+
+def is_blank(value: float) -> bool:
+    """Whether a value is one of DCGM's blanks: 2^31 - 16 and the 15 above it, 2^47 and 2^63 - 16 and a little more."""
+    return 2**31 - 16 <= value < 2**31 or 2**47 <= value < 2**47 + 16 or value >= 2**63 - 1024 or value in SENTINELS
 
 
 def _quantity(name: str) -> tuple[float | None, bool]:

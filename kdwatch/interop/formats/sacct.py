@@ -49,7 +49,7 @@ def read_rows(source: TextSource) -> tuple[list[Row], list[str]]:
                 spans = [match.span() for match in re.finditer(r"-+", line)]
             continue
         cells = _cells(line, spans)
-        if any(cell in ("ConsumedEnergyRaw", "ConsumedEnergy", "AllocTRES", "JobID") for cell in cells):
+        if any(cell in ("ConsumedEnergyRaw", "ConsumedEnergy", "AllocTRES", "JobID", "JobIDRaw") for cell in cells):
             columns, spans = cells, []
         elif columns and len(cells) == len(columns):
             rows.append(dict(zip(columns, cells, strict=True)))
@@ -73,7 +73,7 @@ def energy_of(row: Row) -> float | None:
     raw = number_or_none(row.get("ConsumedEnergyRaw"))
     if raw is not None:
         return raw if 0 < raw < 2**63 - 1 else None
-    if match := TRES.search(row.get("AllocTRES", "") or row.get("TRESUsageInTot", "")):
+    if match := TRES.search(row.get("AllocTRES", "")) or TRES.search(row.get("TRESUsageInTot", "")):
         return float(match[1]) * SUFFIX[match[2]] or None
     match = ROUNDED.match(row.get("ConsumedEnergy", "").strip())
     try:
@@ -84,17 +84,22 @@ def energy_of(row: Row) -> float | None:
 
 def group(rows: list[Row]) -> list[tuple[Row, list[Row]]]:
     """The allocation row of each job and all its rows; without a JobID every row is a job of its own."""
-    if not any(row.get("JobID") for row in rows):
+    if not any(job_id(row) for row in rows):
         return [(row, [row]) for row in rows]
     jobs: dict[str, list[Row]] = {}
     for row in rows:
-        jobs.setdefault(row["JobID"].split(".")[0], []).append(row)
+        jobs.setdefault(job_id(row).split(".")[0], []).append(row)
     return [(allocation(members), members) for members in jobs.values()]
+
+
+def job_id(row: Row) -> str:
+    """The row's id, `7` of a job and `7.batch` of a step."""
+    return row.get("JobID") or row.get("JobIDRaw") or ""
 
 
 def allocation(members: list[Row]) -> Row:
     """The row that covers the whole job: `energy=` in AllocTRES, else a plain id, the longest of them."""
-    plain = [row for row in members if "." not in row["JobID"]] or members
+    plain = [row for row in members if "." not in job_id(row)] or members
     with_tres = [row for row in plain if "energy=" in row.get("AllocTRES", "")]
     return max(with_tres or plain, key=lambda row: (elapsed_of(row) or 0.0, energy_of(row) or 0.0))
 
@@ -117,7 +122,7 @@ def _stage(job: tuple[Row, list[Row]], parser: TimeParser | None) -> LoggedStage
             start = parser(row.get("Start", ""))
         except NotATime:
             start = None
-    name = " ".join(part for part in (row.get("JobID"), row.get("JobName")) if part) or "job"
+    name = " ".join(part for part in (job_id(row), row.get("JobName")) if part) or "job"
     nodes = integer_or_none(row.get("NNodes") or row.get("AllocNodes"))
     details = {"state": row.get("State", "").split(" ")[0] or None, "nodes": nodes, "from_steps": from_steps}
     return LoggedStage(
