@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("kdwatch.cli.plan:plan", "Recommend method and hyperparameters for an energy budget."),
     "probe": ("kdwatch.cli.probe:probe", "Calibrate the planner with short runs on this machine."),
     "sweep": ("kdwatch.cli.sweep:sweep", "Run a grid of recipes and reuse what can be reused."),
+    "recipes": ("kdwatch.cli.recipes:recipes", "List the recipes that come with kdwatch, or copy one."),
     "artifacts": ("kdwatch.cli.artifacts:artifacts", "List, show, verify and remove stored stage outputs."),
     "import": ("kdwatch.cli.import_:import_", "Turn power and energy logs of other tools into runs."),
     "export": ("kdwatch.cli.export:export", "Write a run in the formats of other tools."),

@@ -59,9 +59,12 @@ def point_line(number: int, count: int, point: Row) -> str:
     energy = "n/a" if point["total_j"] is None else format_energy(point["total_j"])
     parts = [f"[{number}/{count}] {clean(point['name'], 64)}", point["status"], energy]
     parts += [f"Q {point['quality']:.3f}"] if point["quality"] is not None else []
+    if point["failed"]:
+        log = f"{point['run']}/logs/{point['failed'][0]}.log"
+        parts.append(f"stage {clean(point['failed'][0], 64)} failed: see {clean(log, 300)}")
     if point["skipped"]:
         parts.append("done before, skipped")
-    elif point["reused"]:
+    elif point["reused"] and not point["failed"]:
         parts.append("reused " + ", ".join(clean(name, 40) for name in point["reused"]))
     return "  ".join(parts)
 

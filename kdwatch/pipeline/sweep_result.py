@@ -50,6 +50,7 @@ def point_result(outcome: Outcome) -> dict[str, Any]:
         "total_j": report["total_j"],
         "reused": [stage["name"] for stage in report["stages"] if stage["status"] == "reused"],
         "quality": (report["quality"] or {}).get("q"),
+        "failed": [stage["name"] for stage in report["stages"] if stage["status"] == "failed"],
     }
 
 
