@@ -17,6 +17,10 @@ FAST_S = 0.005
 """A counter that updates at least this often is current at every reading (RAPL: about 1 ms)."""
 TIMED_S = 0.006
 """A tick between readings this close is timed well enough to learn from."""
+BURST_S = 0.15
+"""Longest burst of readings."""
+JITTER_S = 0.001
+"""How regular updates are taken to be."""
 SLACK_J = 5.0
 SLACK_S = 0.25
 HELD_ENTRIES = 4
@@ -53,9 +57,10 @@ class CounterTrack:
         "_highs",
         "_pinned",
         "_power",
-        "_sparse_s",
         "flag",
         "limit_w",
+        "period_doubt_s",
+        "period_s",
         "raw",
         "read_t",
         "refresh_s",
@@ -79,6 +84,9 @@ class CounterTrack:
         self.wrap_j = wrap_j
         self.refresh_s = refresh_s
         """Longest time between two updates of a healthy counter."""
+        self.period_s = 0.0
+        """Time between updates, from two ticks of one burst; 0 until one was seen."""
+        self.period_doubt_s = math.inf
         self.raw: float | None = None
         self.read_t = 0.0
         self.suspect: tuple[float, float] | None = None
@@ -86,8 +94,6 @@ class CounterTrack:
         self._highs: list[float] = []
         self._pinned: dict[float, Reach] = {}
         """What power said at ticks that are older than the power readings kept, by `high`."""
-        self._sparse_s = math.inf
-        """Longest time between readings since the last tick."""
 
     def add(self, t: float, raw: float) -> None:
         """Take a reading at time `t`; the power of that time must be in already."""
@@ -99,7 +105,6 @@ class CounterTrack:
             return
         if t <= self.read_t:
             return
-        self._sparse_s = max(self._sparse_s, t - self.read_t)
         if raw == self.raw and self.suspect is None:
             self._still(t)
             return
@@ -149,11 +154,16 @@ class CounterTrack:
         self._append(Tick(low, t, last.joules + step, last.bridged_j, last.uncovered_s))
 
     def _learn(self, last: Tick, low: float, t: float) -> None:
-        """Two ticks timed within one burst tell how often this counter updates."""
-        timed = t - low < TIMED_S and last.high - last.low < TIMED_S
-        if timed and self._sparse_s < TIMED_S:
-            self.refresh_s = min(self.refresh_s, max(FAST_S, t - last.low))
-        self._sparse_s = 0.0
+        """Two ticks timed within one burst tell how often this counter updates. Of different answers the shorter
+        one is right: the longer one missed a tick between two bursts."""
+        doubt = 0.5 * (t - low + last.high - last.low)
+        spacing = 0.5 * (t + low) - last.t
+        if doubt > TIMED_S or spacing > BURST_S or spacing < FAST_S:
+            return
+        ratio = spacing / self.period_s if self.period_s else 0.0
+        if ratio < 0.75 or (ratio < 1.25 and doubt < self.period_doubt_s):
+            self.period_s, self.period_doubt_s = spacing, doubt
+            self.refresh_s = min(self.refresh_s, spacing + doubt)
 
     def _still(self, t: float) -> None:
         """The counter did not move: news only where it would have, had energy flowed."""
@@ -212,7 +222,28 @@ class CounterTrack:
     def nearest(self, t: float, count: int = 3) -> tuple[list[Tick], list[Tick]]:
         """Up to `count` ticks seen at or before `t` and as many seen after, the nearest first."""
         at = bisect_right(self._highs, t)
-        return self.ticks[max(0, at - count) : at][::-1], self.ticks[at : at + count]
+        near = self.ticks[max(0, at - count) : at + count]
+        timed = [tick for tick in near if tick.high - tick.low <= TIMED_S]
+        if self.period_s and timed:
+            near = [self._narrowed(tick, timed) for tick in near]
+        split = min(at, count)
+        return near[:split][::-1], near[split:]
+
+    def _narrowed(self, tick: Tick, timed: list[Tick]) -> Tick:
+        """A tick that polls saw roughly, at the one moment that a well-timed neighbour and the period allow."""
+        if tick.high - tick.low <= TIMED_S:
+            return tick
+        anchor = min(timed, key=lambda other: abs(other.t - tick.t))
+        steps = round((tick.t - anchor.t) / self.period_s)
+        doubt = 0.5 * (anchor.high - anchor.low) + abs(steps) * self.period_doubt_s + JITTER_S
+        if doubt > 0.25 * self.period_s:
+            return tick
+        moments = [anchor.t + k * self.period_s for k in (steps - 1, steps, steps + 1)]
+        inside = [m for m in moments if tick.low - doubt < m < tick.high + doubt]
+        if len(inside) != 1:
+            return tick
+        low, high = max(tick.low, inside[0] - doubt), min(tick.high, inside[0] + doubt)
+        return tick._replace(low=low, high=high) if low < high else tick
 
     def prune(self, before: float) -> None:
         """Forget ticks before a time, keeping a few; power readings of before may go afterwards."""
@@ -231,8 +262,8 @@ class CounterTrack:
             "suspect": self.suspect,
             "ticks": [list(x) for x in self.ticks],
             "refresh_s": self.refresh_s,
+            "period": [self.period_s, None if math.isinf(self.period_doubt_s) else self.period_doubt_s],
             "pinned": [[high, list(reach)] for high, reach in self._pinned.items()],
-            "sparse_s": None if math.isinf(self._sparse_s) else self._sparse_s,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -242,5 +273,6 @@ class CounterTrack:
         self.ticks = [Tick(*map(float, x)) for x in state["ticks"]]
         self._highs = [x.high for x in self.ticks]
         self.refresh_s = float(state["refresh_s"])
+        self.period_s, doubt = state["period"]
+        self.period_doubt_s = math.inf if doubt is None else float(doubt)
         self._pinned = {float(high): Reach(*map(float, reach)) for high, reach in state["pinned"]}
-        self._sparse_s = math.inf if state["sparse_s"] is None else float(state["sparse_s"])

@@ -26,7 +26,7 @@ LARGEST_W = {"gpu": 3000.0, "cpu": 2000.0, "dram": 1000.0, "ram_estimated": 1000
 """Largest believable power by kind, where a device states no limit."""
 INSTANT_AGE_S = 0.008
 """Usual age of an instantaneous value when it is read (boards point-sample it every 20 ms or so)."""
-EDGE_TIME_S = 0.02
+EDGE_TIME_S = 0.03
 """Without a counter, an edge is known no better than this: values are that old."""
 FAST_S = 0.001
 """A RAPL counter updates about every millisecond, a model's at every reading."""

@@ -9,6 +9,10 @@ from typing import Any, NamedTuple
 GAP_S = 2.0
 """Samples further apart than this (and than five usual periods) leave a gap: nothing is invented there."""
 HELD_ENTRIES = 4
+HELD_S = 0.0205
+"""A value read again within this time is the same sample, held by the sensor until it changes."""
+DENSE_S = 0.03
+"""Samples closer than this show every change that the sensor shows."""
 
 
 class Reach(NamedTuple):
@@ -66,7 +70,7 @@ class PowerTrack:
             return
         last = entries[-1]
         dt = t - last.t
-        if dt <= 0.0 or (dt <= self.age_s and watts == last.watts):
+        if dt <= 0.0 or (self.age_s and dt <= HELD_S and watts == last.watts):
             return
         gap = dt > GAP_S and dt > 5.0 * self.period_s and not (self.lenient and len(entries) == 1)
         if dt > 0.05:
@@ -82,6 +86,11 @@ class PowerTrack:
             return last.joules + watts * dt, last.uncovered_s, last.variance
         step = (watts - last.watts) * dt
         return last.joules + last.watts * dt + 0.5 * step, last.uncovered_s, last.variance + step * step / 12.0
+
+    @property
+    def times(self) -> list[float]:
+        """Times of the entries held."""
+        return self._times
 
     def gap_limit(self) -> float:
         """Samples further apart than this leave a gap."""
@@ -133,6 +142,18 @@ class PowerTrack:
         high = bisect_right(self._times, end + self.shift_s) + 1
         watts = [e.watts for e in self.entries[low:high]]
         return max(watts) - min(watts) if watts else 0.0
+
+    def unseen(self, start: float, end: float) -> float:
+        """Seconds of a span between samples so far apart that a short burst may hide there."""
+        at = max(0, bisect_right(self._times, start) - 1)
+        hidden = 0.0
+        for i in range(at, len(self._times) - 1):
+            low, high = self._times[i], self._times[i + 1]
+            if low >= end:
+                break
+            if high - low > DENSE_S:
+                hidden += max(0.0, min(high, end) - max(low, start))
+        return hidden
 
     def highest(self, start: float, end: float) -> float | None:
         """Largest sample read in `start < t <= end` among those still held."""

@@ -19,8 +19,8 @@ MISMATCH = 0.10
 """A counter and integrated power that differ by more are a warning (design, accounting protocol)."""
 MISMATCH_S = 10.0
 """Windows shorter than this are not cross-checked: their edges alone may differ by more."""
-EDGE_SIGMAS = 2.5
-"""Standard deviations of an edge that its bound takes: errors are flat-topped, 2 hold in 92 to 99 % of windows."""
+EDGE_SIGMAS = 2.0
+"""Standard deviations of an edge that its bound takes."""
 
 Accounts = dict[str, dict[str | None, Account]]
 

@@ -19,7 +19,7 @@ INSTANT_S = 0.02
 AVERAGE_S = 0.1
 AVERAGE_WINDOW_S = 1.0
 NOISE_W = 0.5
-BURST_READ_S = 0.002
+BURST_READ_S = 0.0015
 
 
 @dataclass
@@ -119,24 +119,22 @@ class Board:
         return round(mean + self._noise(at, 2), 3)
 
 
-def polls(
-    edges: list[float], end: float, rng: random.Random, board: Board, calibration_s: float = 0.0
-) -> Iterator[float]:
-    """Times of polls: 10 Hz with the jitter of a busy machine, and at each edge a burst until the counter ticks.
-
-    `calibration_s`: length of a burst near the start that sees several ticks and so tells their period.
-    """
+def polls(edges: list[float], end: float, rng: random.Random, board: Board) -> Iterator[float]:
+    """Times of polls: 10 Hz with the jitter of a busy machine, and a burst at each edge, as the NVML meter reads:
+    until two ticks are seen, or 30 ms after the first, for 0.15 s at most."""
     t = rng.random() * 0.1
-    times = [0.2 + k * BURST_READ_S for k in range(int(calibration_s / BURST_READ_S))]
+    times = []
     while t < end:
         times.append(t + rng.random() * 0.002)
         t += 0.1
     for edge in edges:
-        at, first = edge + 0.0002, board.counter(edge + 0.0002)
-        while at < edge + 0.2:
+        at = edge + 0.0002
+        last, ticks, enough = board.counter(at), 0, edge + 0.15
+        while at < enough:
             times.append(at)
-            if board.counter(at) != first:
-                break
+            if board.counter(at) != last:
+                last, ticks = board.counter(at), ticks + 1
+                enough = at if ticks == 2 else min(enough, at + 0.03)
             at += BURST_READ_S + rng.random() * 0.0005
     yield from sorted(times)
 
@@ -150,7 +148,6 @@ def measure(
     *,
     counter: bool = True,
     average: bool = True,
-    calibration_s: float = 0.0,
 ) -> tuple[float, float, Ledger]:
     """Energy and bound (edge and gap terms) that the ledger gives for a stage from `start` to `end`."""
     board = Board(trace, refresh_s, rng)
@@ -160,7 +157,7 @@ def measure(
     }  # fmt: skip
     ledger = Ledger({"devices": [spec], "stages": [{"name": "s", "kind": "student", "gpus": [0]}]})
     started = ended = False
-    for t in polls([start, end], end + 1.5, rng, board, calibration_s):
+    for t in polls([start, end], end + 1.5, rng, board):
         if not started and t >= start:
             ledger.event({"t": start, "type": "stage_started", "stage": "s"})
             started = True
