@@ -177,9 +177,7 @@ class TrainSettings(ModelSettings):
     checkpoint_every_s: Positive = 300.0
     """Seconds between two checkpoints."""
     processes: Count = 1
-    """Processes of one machine, started with torchrun; 1: this one."""
-    sharded: bool = False
-    """With several processes: shard weights and optimizer state over them (FSDP2) instead of copying (DDP)."""
+    """Processes of one machine, started with torchrun, each with a copy of the model; 1: this one."""
     seed: int = 0
 
     @model_validator(mode="after")

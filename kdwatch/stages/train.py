@@ -20,6 +20,10 @@ MEANING = "loss = alpha x cross-entropy + (1 - alpha) x T^2 x divergence(teacher
 
 def work(settings: TrainSettings, stage: Stage) -> None:
     """Check the inputs, train, save a model that transformers loads."""
+    from kdwatch.stages.nn.launch import spread
+
+    if spread("kdwatch.stages.train", settings.processes, stage):
+        return
     progress.phase("load")
     data, validation, cache = open_inputs(settings, stage)
     progress.phase("import")

@@ -20,10 +20,14 @@ def pick_device(settings: ModelSettings) -> torch.device:
     Raises StageProblem where a device is asked for that torch cannot see.
     """
     if settings.threads is not None or settings.device in ("auto", "cpu"):
-        torch.set_num_threads(settings.threads or usable_cores())
+        torch.set_num_threads(
+            settings.threads or max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        )
     name = settings.device
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)

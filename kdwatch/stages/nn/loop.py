@@ -27,6 +27,8 @@ from kdwatch.stages.settings import TrainSettings
 REPORT_S = 1.0
 """Seconds between two reports; on a GPU each waits for the device once."""
 VALIDATION_TOKENS = 8192
+PEERS_EVERY = 10
+"""Updates between two questions to the other processes."""
 
 
 @dataclass
@@ -101,12 +103,12 @@ class Trainer:
         group = self.order.group(self.update)
         positions = int(self.counts[group].sum())
         loss = torch.zeros((), device=self.device)
-        mine = self.ranks.share(group)
+        mine, weight = self.ranks.share(group)
         batches = list(self._batches(mine))
         for number, batch in enumerate(batches):
             with self.ranks.hold_gradients(self.running, last=number + 1 == len(batches)):
                 with autocast(self.device, self.settings.dtype):
-                    part = self.objective.loss_sum(self.running, batch) / positions
+                    part = self.objective.loss_sum(self.running, batch) * (weight / positions)
                 (part * self.ranks.world).backward()
             loss += part.detach()
         loss = self.ranks.total(loss)
@@ -134,13 +136,26 @@ class Trainer:
 
     def _after_step(self) -> None:
         now = time.monotonic()
-        if self.stage.stopping:
+        if self._told_to_stop():
             self._save()
             raise Stopped
         if now - self._reported >= REPORT_S:
             self._report()
-        if now - self._saved >= self.settings.checkpoint_every_s:
+        if self._save_due(now):
             self._save()
+
+    def _save_due(self, now: float) -> bool:
+        """Whether a checkpoint is due, by the first process's clock."""
+        due = now - self._saved >= self.settings.checkpoint_every_s
+        if self.ranks.world == 1:
+            return due
+        return self.update % PEERS_EVERY == 0 and bool(self.ranks.agree(due))
+
+    def _told_to_stop(self) -> bool:
+        """Whether SIGTERM came here, or to a peer: those are asked only now and then, since it costs a wait."""
+        if self.ranks.world == 1:
+            return self.stage.stopping
+        return self.update % PEERS_EVERY == 0 and self.ranks.any(self.stage.stopping, self.device)
 
     def _report(self) -> None:
         self._reported = time.monotonic()
@@ -192,7 +207,7 @@ class Trainer:
     def _validate(self) -> None:
         """Mean loss per position on the validation rows; the best weights are kept aside."""
         assert self.patience is not None
-        loss = self.validation_loss()
+        loss = self.ranks.agree(self.validation_loss())
         self.validations.append((self.update, loss))
         if self.patience.improves(loss, self.update) and self.ranks.first:
             self.checkpoints.keep_best(self.model)

@@ -48,10 +48,23 @@ class Ranks:
         with model.no_sync() if self.world > 1 and not last else contextlib.nullcontext():
             yield
 
-    def share(self, group: np.ndarray) -> np.ndarray:
-        """This process's rows of a group; every process gets at least one, the same row twice if need be "
-        "with weight."""
-        return group if self.world == 1 else group[self.rank :: self.world]
+    def share(self, group: np.ndarray) -> tuple[np.ndarray, float]:
+        """(this process's rows of a group, their weight); without a row of its own it takes one with weight 0, since
+        every process must join in each backward pass."""
+        mine = group[self.rank :: self.world]
+        return (mine, 1.0) if len(mine) else (group[:1], 0.0)
+
+    def agree(self, value: float) -> float:
+        """The first process's value, in all of them."""
+        if self.world == 1:
+            return value
+        box = [value]
+        torch.distributed.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def any(self, flag: bool, device: torch.device) -> bool:
+        """Whether the flag is up in some process."""
+        return flag if self.world == 1 else bool(self.total(torch.tensor(float(flag), device=device)) > 0)
 
     def total(self, value: torch.Tensor) -> torch.Tensor:
         """Sum over processes."""
