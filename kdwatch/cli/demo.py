@@ -77,19 +77,21 @@ class DemoSession:
         self._left = threading.Event()
 
     def in_lines(self) -> int:
-        """Plain lines; Ctrl-C stops the run, and the demo with it."""
+        """Plain lines; Ctrl-C or TERM stops the run, and the demo with it."""
+        with common.StopSignals() as signals:
+            for recipe in self.recipes:
+                run = self._start(recipe)
+                common.note(f"run {run.name}")
+                self.code = common.follow(run, signals, on_signal=self._stop) or common.exit_code(run)
+                if self.code:
+                    break
+        return self.code
+
+    def _stop(self, number: int) -> None:
         from kdwatch.rundir import control
 
-        for recipe in self.recipes:
-            run = self._start(recipe)
-            common.note(f"run {run.name}")
-            how = common.follow(run, on_interrupt=lambda run=run: control.request(run, "stop", exit_code=130))  # type: ignore[misc]
-            if how == "left":
-                return 130
-            self.code = common.exit_code(run)
-            if self.code:
-                break
-        return self.code
+        common.note("stopping the run (once more to leave it to itself)")
+        control.request(self.runs[-1], "stop", exit_code=128 + number)
 
     def on_screen(self) -> int:
         """The screen follows each run in turn; leaving it lets the run that goes on go on, and starts no other."""
