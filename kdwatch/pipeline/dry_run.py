@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from kdwatch.ledger.units import format_energy, format_number
 from kdwatch.pipeline.artifacts import SHORT
 from kdwatch.pipeline.outlook.stages import Machine, StageOutlook, outlook, total
+from kdwatch.pipeline.outlook.study import study_line
 from kdwatch.pipeline.recipe_model import Recipe
 from kdwatch.rundir.text import clean
 
@@ -23,7 +24,7 @@ def describe(recipe: Recipe, machine: Machine | None = None) -> str:
     if recipe.budget is not None:
         end = "ends the run" if recipe.stop_over_budget else "only warns"
         head.append(f"budget {format_energy(recipe.budget)} ({end})")
-    return "\n".join([*head, *_aligned([HEAD, *map(_row, stages)]), "", *_sums(stages)])
+    return "\n".join([*head, *_aligned([HEAD, *map(_row, stages)]), "", *_sums(stages, study_line(recipe))])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -85,7 +86,7 @@ def _reuse(found: StageOutlook) -> str:
     return f"  {found.stage.name}: reuse (made by {clean(made.made_by.get('run'), 120)}, {energy})"
 
 
-def _sums(stages: Sequence[StageOutlook]) -> Iterator[str]:
+def _sums(stages: Sequence[StageOutlook], study: str | None) -> Iterator[str]:
     known = [s.amounts.disk_b for s in stages if s.reused is None and s.amounts.disk_b is not None]
     if known:
         yield f"disk: {size_text(sum(known))} of new outputs, checkpoints while training not counted"
@@ -98,6 +99,8 @@ def _sums(stages: Sequence[StageOutlook]) -> Iterator[str]:
         )
     for text in dict.fromkeys(f"{s.energy.label}: {s.energy.basis}" for s in stages if s.energy is not None):
         yield f"  {text}"
+    if study is not None:
+        yield f"  {study}"
     yield from (_reuse(found) for found in stages if found.reused is not None)
     for why in dict.fromkeys(found.why for found in stages if found.why is not None):
         names = ", ".join(found.stage.name for found in stages if found.why == why)

@@ -114,9 +114,7 @@ def test_nested_settings_and_lists_are_values_too(folder: Path, sweep_of: ReadSw
         ("sweep: [{recipe: other.yaml}]", 15, "this file has stages of its own"),
     ],
 )
-def test_errors_name_file_line_and_key(
-    folder: Path, sweep_of: ReadSweep, sweep: str, line: int, words: str
-) -> None:
+def test_errors_name_file_line_and_key(folder: Path, sweep_of: ReadSweep, sweep: str, line: int, words: str) -> None:
     with pytest.raises(UsageProblem) as caught:
         sweep_of(KD + sweep + "\n")
     text = str(caught.value)

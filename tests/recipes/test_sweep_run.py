@@ -115,7 +115,7 @@ def test_a_point_that_fails_does_not_end_the_sweep_and_is_tried_again(
     monkeypatch.setenv("FAIL", "1")
     write(grid, ["1", "2"])
     code, result, said = sweep(grid)
-    assert code == 1
+    assert code == 1 and "stage student failed: see " in said
     assert [p["status"] for p in result["points"]] == ["failed", "completed"]
     assert len(result["left_out"]) == 1 and "failed" in result["left_out"][0]["why"]
     monkeypatch.delenv("FAIL")

@@ -102,8 +102,9 @@ def _generate(stage: ResolvedStage, before: Mapping[str, Amounts], found: Artifa
     prompts = stage.settings.get("prompts")
     used = count.part(prompts / count.rows) if prompts and prompts < count.rows else count
     answers = used.rows * float(stage.settings["max_new_tokens"])
-    made = DataCount(used.rows, used.prompt + answers, answers, AT_MOST)
-    return Amounts(answers, AT_MOST, used.prompt, made.tokens * DATASET_B, AT_MOST, model, made)
+    prompt = used.tokens if used.how == AT_MOST else used.prompt  # a bound does not tell prompts and answers apart
+    made = DataCount(used.rows, prompt + answers, answers, AT_MOST)
+    return Amounts(answers, AT_MOST, prompt, made.tokens * DATASET_B, AT_MOST, model, made)
 
 
 def _train(stage: ResolvedStage, before: Mapping[str, Amounts], _: Artifact | None) -> Amounts:

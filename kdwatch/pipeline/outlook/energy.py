@@ -25,10 +25,8 @@ TESTS = ("exact_match", "limit", "max_new_tokens", "lm_eval", "command", "perple
 """Settings that say what an evaluation does."""
 PRIOR_FROM_B = 0.5
 """Billions of parameters from which a model is meant for a GPU, whatever this machine is."""
-DECODE_SD = 0.5
-"""Assumed relative sd of the decode law for a machine on which nothing was generated."""
 DECODE_FACTOR = 2.0
-"""Assumed 90 % range of the same: half to twice."""
+"""Assumed 90 % range of the decode law where nothing was generated: half to twice."""
 FORWARD_SHARE = 1 / 3
 """A forward pass takes 2 of the 6 FLOPs of a training step per parameter and token."""
 H100 = "H100"
@@ -45,8 +43,6 @@ class Energy:
     """`predicted` (from runs here) or `prior` (from compute)."""
     basis: str
     """What it rests on, in a few words."""
-    prediction: Prediction
-    """The same in kWh, to be summed."""
 
 
 def stage_energy(
@@ -171,28 +167,26 @@ def _prior(stage: ResolvedStage, regime: str, amounts: Amounts, hardware: str | 
     if tokens is None:
         raise Declined("the number of tokens is unknown; put the data on this disk, or set `limit`")
     where = "compute on an H100" + ("" if here else ", not this machine")
-    found, (low, high) = _h100(stage, regime, size, tokens)
-    return Energy(found.mean * KWH_J, low * KWH_J, high * KWH_J, "prior", where, found)
+    mean, low, high = _h100(stage, regime, size, tokens)
+    return Energy(mean * KWH_J, low * KWH_J, high * KWH_J, "prior", where)
 
 
-def _h100(stage: ResolvedStage, regime: str, size: float, tokens: float) -> tuple[Prediction, tuple[float, float]]:
+def _h100(stage: ResolvedStage, regime: str, size: float, tokens: float) -> tuple[float, float, float]:
     """Mean and 90 % range in kWh."""
     from planners.flops import PJ_PER_FLOP, prior_range_kwh, training_prior_kwh
     from planners.serving import decode_j_per_token
-    from planners.teachermodel import scaled
 
     if stage.recipe.uses == "teacher.generate":
         mean = tokens * decode_j_per_token(size, _batch(stage.settings)) / KWH_J
-        sd = DECODE_SD * mean
-        return Prediction(mean, sd, sd, math.inf, "extrapolated"), (mean / DECODE_FACTOR, mean * DECODE_FACTOR)
+        return mean, mean / DECODE_FACTOR, mean * DECODE_FACTOR
     kind, share = "sft", FORWARD_SHARE
     if stage.recipe.uses == "student.train":
         wanted = "kd" if stage.settings["objective"] == "kd" else regime
         kind, share = wanted if wanted in PJ_PER_FLOP else "sft", 1.0
     low, high = prior_range_kwh(kind, size, tokens)
-    return scaled(training_prior_kwh(kind, size, tokens, H100), share), (low * share, high * share)
+    return training_prior_kwh(kind, size, tokens, H100).mean * share, low * share, high * share
 
 
 def _labelled(found: Prediction, label: str, basis: str) -> Energy:
     low, high = found.interval(0.9)
-    return Energy(found.mean * KWH_J, low * KWH_J, high * KWH_J, label, basis, found)
+    return Energy(found.mean * KWH_J, low * KWH_J, high * KWH_J, label, basis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -87,18 +88,17 @@ class Sum:
 
 
 def total(stages: Sequence[StageOutlook]) -> Sum | None:
-    """Sum of the stages that would run; None if none is known."""
-    from kdwatch.ledger.units import KWH_J
-    from planners.teachermodel import plus
-
+    """Sum of the stages that would run; None if none is known. Stages err independently: each side of their ranges is
+    added in squares."""
     known = [s.energy for s in stages if s.energy is not None]
     if not known:
         return None
-    whole = plus([energy.prediction for energy in known])
-    low, high = whole.interval(0.9)
+    mean = sum(energy.mean_j for energy in known)
+    below = math.hypot(*[energy.mean_j - energy.low_j for energy in known])
+    above = math.hypot(*[energy.high_j - energy.mean_j for energy in known])
     unknown = tuple(s.stage.name for s in stages if s.energy is None and s.reused is None)
     labels = tuple(dict.fromkeys(energy.label for energy in known))
-    return Sum(whole.mean * KWH_J, low * KWH_J, high * KWH_J, labels, unknown)
+    return Sum(mean, max(0.0, mean - below), mean + above, labels, unknown)
 
 
 def as_json(stage: StageOutlook) -> dict[str, Any]:
