@@ -61,22 +61,40 @@ class PowerTrack:
     def add(self, t: float, watts: float) -> None:
         """Take a sample at time `t`, already checked. Samples that are not newer than the last are ignored."""
         entries = self.entries
-        age, self._read_t = min(self.age_s, 0.5 * (t - self._read_t)), t
-        t -= age
+        since = t - self._read_t
+        self._read_t = t
+        t -= min(self.age_s, 0.5 * since)
         if not entries:
             self.first_t = t
             entries.append(Entry(t, watts, 0.0, 0.0, 0.0))
             self._times.append(t)
             return
+        if since <= HELD_S and self.age_s:
+            if watts == entries[-1].watts:
+                if t - entries[-1].t <= HELD_S:
+                    return
+            else:
+                self._held_until(t)
         last = entries[-1]
         dt = t - last.t
-        if dt <= 0.0 or (self.age_s and dt <= HELD_S and watts == last.watts):
+        if dt <= 0.0:
             return
         gap = dt > GAP_S and dt > 5.0 * self.period_s and not (self.lenient and len(entries) == 1)
         if dt > 0.05:
             self.period_s += (0.1 if self.period_s else 1.0) * (min(dt, 10.0 * self.period_s or dt) - self.period_s)
         entries.append(Entry(t, watts, *self._sums(last, t, watts, gap)))
         self._times.append(t)
+
+    def _held_until(self, t: float) -> None:
+        """The value is seen to change at `t`: the sensor took the old one no longer than `HELD_S` before."""
+        entries, sampled = self.entries, t - HELD_S
+        if len(entries) > 1 and entries[-1].t > sampled and entries[-2].watts == entries[-1].watts:
+            entries.pop()
+            self._times.pop()
+        last = entries[-1]
+        if last.t < sampled and sampled - last.t <= self.gap_limit():
+            entries.append(Entry(sampled, last.watts, *self._sums(last, sampled, last.watts, False)))
+            self._times.append(sampled)
 
     def _sums(self, last: Entry, t: float, watts: float, gap: bool) -> tuple[float, float, float]:
         dt = t - last.t
