@@ -1,0 +1,187 @@
+"""Calibration by probes: short runs of each stage, their rate of energy per token, and what the full stage will use.
+
+    E = start-up + tokens · J/token
+
+A probe is a stage that was watched while it began its work: how much energy it took to get there (`startup_j`) and how
+energy grew with tokens after that. J/token is the Theil-Sen slope without the first interval. It depends on student
+size (a line through two sizes), on the batch of a forward pass (c0 + c1/B) and on batch and length of generation
+(`planners.teachermodel`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from planners.costmodel import Declined, Observed, Prediction, fit_stage, one_size
+from planners.forecast import slope
+from planners.linear import Degenerate, fit
+from planners.teachermodel import Generated, fit_generation, scaled
+
+Kind = Literal["student", "forward", "generate", "evaluate"]
+
+LONG_RUN_SD = 0.06
+"""Relative sd by which the rate of minutes differs from that of hours: warming boards, other users, other data."""
+STARTUP_SD = 0.15
+"""Relative sd of a start-up: caches are cold or warm."""
+LEAST_INTERVALS = 4
+"""Intervals between reports after which a rate is believed."""
+PRECISE = 0.02
+"""Relative standard error of the rate at which a probe has seen enough."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One watched stage. `points`: (tokens, J) since the work began, both cumulative, oldest first."""
+
+    kind: Kind
+    points: tuple[tuple[float, float], ...]
+    startup_j: float
+    total_j: float
+    """All energy that the probe cost, J."""
+    params_b: float | None = None
+    batch: float | None = None
+    length: float | None = None
+    """Tokens generated per sample at most."""
+    samples: float | None = None
+    """Answers generated; None: unknown."""
+    of_teacher: bool = False
+    """Whether an evaluation is the teacher's."""
+
+    @property
+    def tokens(self) -> float:
+        """Tokens seen."""
+        return self.points[-1][0] if self.points else 0.0
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Energy per token of a probe and its standard error, J."""
+
+    j_per_token: float
+    se: float
+
+
+def rate_of(points: Sequence[tuple[float, float]]) -> Rate | None:
+    """The slope after the first interval; None with too few points."""
+    usable = [p for p, q in itertools.pairwise(points) if q[0] > p[0]] + list(points[-1:])
+    after = usable[1:] if len(usable) > LEAST_INTERVALS else usable
+    if len(after) < 2 or after[-1][0] <= after[0][0]:
+        return None
+    value, se = slope(after)
+    return Rate(value, se) if value > 0 else None
+
+
+def enough(points: Sequence[tuple[float, float]]) -> bool:
+    """Whether a probe may stop: enough intervals, and a rate that is known to 2 %."""
+    if len(points) < LEAST_INTERVALS + 2:
+        return False
+    found = rate_of(points)
+    return found is not None and found.se <= PRECISE * found.j_per_token
+
+
+def _rated(probes: Sequence[Probe], kind: Kind) -> list[tuple[Probe, Rate]]:
+    rated = [(probe, rate) for probe in probes if probe.kind == kind and (rate := rate_of(probe.points)) is not None]
+    if not rated:
+        raise Declined(f"no {kind} probe reported enough progress; probe longer")
+    return rated
+
+
+def _whole(rate: Prediction, tokens: float, startups: Sequence[float]) -> Prediction:
+    """Start-up and work of a full stage, J."""
+    work = scaled(rate, tokens)
+    startup = sum(startups) / len(startups)
+    se = math.hypot(work.se, LONG_RUN_SD * work.mean, STARTUP_SD * startup)
+    run_sd = math.hypot(work.run_sd, LONG_RUN_SD * work.mean, STARTUP_SD * startup)
+    return Prediction(work.mean + startup, se, run_sd, rate.dof, rate.basis)
+
+
+def _measured(rates: Sequence[Rate]) -> Prediction:
+    mean = sum(r.j_per_token for r in rates) / len(rates)
+    se = math.hypot(*[r.se for r in rates]) / len(rates)
+    return Prediction(mean, se, se, math.inf, "measured")
+
+
+def predict_student(probes: Sequence[Probe], params_b: float | None, tokens: float) -> Prediction:
+    """Energy in J of training on `tokens` tokens a student of `params_b` billions (None: of unknown, the only, size).
+
+    A probed size gives its own rate, others a line through two sizes. Raises Declined.
+    """
+    rated = _rated(probes, "student")
+    same = [(p, r) for p, r in rated if params_b is None or _close(p.params_b, params_b)]
+    if same:
+        return _whole(_measured([r for _, r in same]), tokens, [p.startup_j for p, _ in same])
+    sized = [Observed(p.params_b, r.j_per_token) for p, r in rated if p.params_b]
+    if params_b is None or not sized:
+        raise Declined("the size of the probed student is unknown")
+    several = len({o.params_b for o in sized}) > 1
+    rate = fit_stage(sized).predict(params_b) if several else one_size(sized, params_b)
+    return _whole(rate, tokens, [p.startup_j for p, _ in rated])
+
+
+def _close(a: float | None, b: float) -> bool:
+    return a is not None and math.isclose(a, b, rel_tol=0.02)
+
+
+def predict_forward(probes: Sequence[Probe], tokens: float, batch: float | None = None) -> Prediction:
+    """Energy in J of the teacher's forward pass over `tokens` tokens; by c0 + c1/B where two batches were probed."""
+    rated = _rated(probes, "forward")
+    batches = {p.batch for p, _ in rated if p.batch}
+    startups = [p.startup_j for p, _ in rated]
+    if batch is None or len(batches) < 2 or batch in batches:
+        same = [r for p, r in rated if batch is None or len(batches) < 2 or p.batch == batch]
+        return _whole(_measured(same), tokens, startups)
+    rows = [[1.0, 1.0 / p.batch] for p, _ in rated if p.batch]
+    try:
+        line = fit(rows, [r.j_per_token for p, r in rated if p.batch], relative=True)
+    except Degenerate:
+        raise Declined("forward probes do not carry another batch") from None
+    mean = line.mean([1.0, 1.0 / batch])
+    if mean <= 0 or not min(batches) / 4 <= batch <= max(batches) * 4:
+        raise Declined(f"batch {batch:g} is too far from the probed {min(batches):g} to {max(batches):g}")
+    se = 0.03 * mean + max(r.se for _, r in rated)
+    return _whole(Prediction(mean, se, se, math.inf, "interpolated"), tokens, startups)
+
+
+def predict_evaluation(probes: Sequence[Probe], tokens: float, of_teacher: bool) -> Prediction:
+    """Energy in J of an evaluation over `tokens` tokens, from the probe of the same one. Raises Declined."""
+    mine = [p for p in probes if p.kind == "evaluate" and p.of_teacher == of_teacher and p.tokens]
+    if not mine:
+        raise Declined("this evaluation was not probed")
+    probe = mine[0]
+    rate = probe.points[-1][1] / probe.tokens
+    found = Prediction(rate, 0.2 * rate, 0.2 * rate, math.inf, "extrapolated")
+    return _whole(found, tokens, [probe.startup_j])
+
+
+def predict_generation(
+    probes: Sequence[Probe], samples: float, batch: float, length: float, teacher_params_b: float | None = None
+) -> Prediction:
+    """Energy in J of generating `samples` answers of at most `length` tokens at a batch.
+
+    Answers are as long, relative to the limit, as those of the probes at the nearest limit. Raises Declined.
+    """
+    rated = _rated(probes, "generate")
+    points = [Generated(1.0, p.batch, p.length, r.j_per_token) for p, r in rated if p.batch and p.length]
+    same = [r for p, r in rated if p.batch == batch and p.length == length]
+    startups = [p.startup_j for p, _ in rated]
+    rate = _measured(same) if same else fit_generation(points, teacher_params_b).j_per_token(batch, length)
+    return _whole(rate, samples * length * _fill([p for p, _ in rated], length), startups)
+
+
+def _fill(probes: Sequence[Probe], length: float) -> float:
+    """Tokens per answer over the limit, at the probed limit nearest to `length`; 1 where answers were not counted."""
+    counted = [p for p in probes if p.samples and p.length]
+    if not counted:
+        return 1.0
+    nearest = min((p.length or 0.0 for p in counted), key=lambda limit: abs(math.log(limit / length)))
+    mine = [p for p in counted if p.length == nearest]
+    return sum(p.tokens for p in mine) / sum((p.samples or 0.0) * (p.length or 0.0) for p in mine)
+
+
+def cost_share(probes: Sequence[Probe], full_j: float) -> float:
+    """What the probes cost, over the energy of the full run."""
+    return sum(p.total_j for p in probes) / full_j if full_j > 0 else math.inf
