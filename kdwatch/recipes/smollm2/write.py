@@ -10,7 +10,7 @@ from kdwatch.recipes.smollm2.models import gguf_file, write_models
 from kdwatch.recipes.smollm2.questions import questions
 
 HERE = Path(__file__).parent
-ROWS = 128
+ROWS = 64
 RECIPES = ("kd.yaml", "synthetic.yaml")
 
 
