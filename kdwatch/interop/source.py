@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le", "utf-16-le-bom"),
     (codecs.BOM_UTF16_BE, "utf-16-be", "utf-16-be-bom"),
 )
+
+BLANK_LINES = re.compile("\n\n+")
+"""Blank lines mean nothing in any format; a compressed file may hold billions."""
 
 Watch = Callable[[int, int], None]
 """Called with bytes read and bytes in all while a file is read."""
@@ -104,7 +108,9 @@ class TextSource:
 def _clean(text: str) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.replace("\0", "") if "\0" in text else text
+    if "\0" in text:
+        text = text.replace("\0", "")
+    return BLANK_LINES.sub("\n", text) if "\n\n" in text else text
 
 
 def _size_of_regular_file(path: Path) -> int:

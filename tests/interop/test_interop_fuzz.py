@@ -96,7 +96,7 @@ def consistent(out: dict[str, Any]) -> None:
 BASE = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
-@settings(BASE, max_examples=400)
+@settings(BASE, max_examples=250)
 @given(mutated(), st.sampled_from([None, None, 0.5]))
 def test_mutated_files_end_in_a_value_or_one_line(data: bytes, interval: float | None) -> None:
     check(data, interval)
@@ -109,7 +109,7 @@ def test_a_hundred_thousand_mutated_files(data: bytes, interval: float | None) -
     check(data, interval)
 
 
-@settings(BASE, max_examples=150)
+@settings(BASE, max_examples=80)
 @given(st.binary(max_size=3000))
 def test_random_bytes_end_in_a_value_or_one_line(data: bytes) -> None:
     check(data, None)
@@ -125,7 +125,7 @@ samples = st.lists(
 )
 
 
-@settings(BASE, max_examples=150)
+@settings(BASE, max_examples=80)
 @given(samples, st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(rows: list[tuple[float, float]], random) -> None:
     """Law: the energy is that of the sorted samples, whatever the order in the file."""
