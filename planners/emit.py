@@ -24,7 +24,7 @@ _STUDY_STUDENTS = {
     13.0: "allenai/OLMo-2-1124-13B",
 }
 STUDY_TEACHER = "allenai/OLMo-2-0325-32B-SFT"
-STUDY_DATA = "hub:allenai/tulu-3-sft-olmo-2-mixture-0225"
+STUDY_DATA = "hub:allenai/tulu-3-sft-mixture"
 STUDY_TASKS = ["gsm8k", "ifeval", "mmlu"]
 
 

@@ -13,7 +13,7 @@ from kdwatch.cli.errors import one_line_errors
     epilog="""\b
 Examples:
   kdwatch recipes                         what there is
-  kdwatch recipes study/kd-1b my-kd       copy one, then: kdwatch run my-kd/kd-1b.yaml --dry-run
+  kdwatch recipes olmo2/kd-1b my-kd       copy one, then: kdwatch run my-kd/kd-1b.yaml --dry-run
   kdwatch recipes demo my-demo            then: kdwatch sweep my-demo/grid.yaml"""
 )
 @click.argument("name", required=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kdwatch.rundir.errors import UsageProblem
 
-STUDY = Path(__file__).parent / "study"
+STUDY = Path(__file__).parent / "olmo2"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Entry:
 def entries() -> list[Entry]:
     """All of them: the study's, then those that run on a laptop."""
     found = [
-        Entry(f"study/{path.stem}", _summary(path), partial(_copy_study, path.name))
+        Entry(f"olmo2/{path.stem}", _summary(path), partial(_copy_study, path.name))
         for path in sorted(STUDY.glob("*.yaml"))
     ]
     demo = "The demo as a project: data, models, three recipes, and a grid of 16 points (grid.yaml)."
