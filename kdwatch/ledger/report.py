@@ -76,6 +76,7 @@ def report_of(
                 "coverage": d.coverage,
                 "scope": d.scope,
                 "flags": list(d.flags),
+                "counted": d.counted,
             }
             for d in totals.devices
         ],
@@ -154,6 +155,7 @@ def _device(d: StageDevice) -> dict[str, Any]:
         "coverage": d.coverage,
         "scope": d.scope,
         "flags": list(d.flags),
+        "counted": d.counted,
         "bound_j": d.bound_j,
         "bound_terms_j": (
             {"edge": bound.edge_j, "gap": bound.gap_j, "systematic": bound.systematic_j} if bound else None
@@ -165,7 +167,7 @@ def sources(totals: Totals) -> dict[str, str | None]:
     """Source by component: one word, or `mixed`; null where the component is unknown."""
     found: dict[str, set[str]] = {}
     for device in totals.devices:
-        if device.total_j is not None:
+        if device.total_j is not None and device.counted:
             found.setdefault(device.kind if device.kind in GROUPS else "other", set()).add(device.source)
     return {
         group: (next(iter(kinds)) if len(kinds) == 1 else "mixed") if (kinds := found.get(group)) else None

@@ -74,9 +74,12 @@ def _stage_notes(stage: Mapping[str, Any]) -> Iterator[str]:
         yield f"  exit code {stage['exit_code']}"
     if stage["energy_j"]["missing"] and stage["energy_j"]["total"] is not None:
         yield f"  not known: {', '.join(clean(m, 20) for m in stage['energy_j']['missing'])}"
-    phases = ", ".join(f"{clean(k, 20)} {format_duration(v)}" for k, v in stage["phases_s"].items())
-    if phases:
-        yield from _wrapped(phases, "  ")
+    facts = [f"±{format_energy(stage['bound_j'])}"] if stage["bound_j"] is not None else []
+    if stage["net_energy_j"] is not None:
+        facts.append(f"{format_energy(stage['net_energy_j'])} above idle")
+    facts += [f"{clean(k, 20)} {format_duration(v)}" for k, v in stage["phases_s"].items()]
+    if facts:
+        yield from _wrapped(", ".join(facts), "  ")
 
 
 def _watts(value: float | None) -> str:
@@ -101,6 +104,8 @@ def _devices(report: Mapping[str, Any]) -> Iterator[str]:
             f"{name:<31} {shown:>10} {format_energy(device['unattributed_j']):>10} {clean(device['source'], 10):<10}"
             f" {clean(device['scope'], 9):<9} {cover:>5}"
         )
+        if not device.get("counted", True):
+            yield "  beside the rest, not in the total"
 
 
 def _sums(report: Mapping[str, Any]) -> Iterator[str]:

@@ -30,7 +30,7 @@ def build_totals(ledger: Ledger, end: float) -> Totals:
     accounts: Accounts = {key: track.accounts_at(track.end(end)) for key, track in ledger.devices.items()}
     counted = counted_devices(ledger)
     warnings = list(ledger.warnings.found)
-    devices = tuple(_device(ledger, key, accounts[key], end) for key in ledger.devices)
+    devices = tuple(_device(ledger, key, accounts[key], end, key in counted) for key in ledger.devices)
     total = known_sum(d.total_j for d in devices if d.key in counted)
     stages = tuple(_stage(ledger, stage, accounts, counted, total, end) for stage in ledger.book.stages.values())
     warnings += derived_warnings(ledger, accounts, stages)
@@ -120,7 +120,7 @@ def _mismatch(track: DeviceTrack, account: Account) -> float | None:
     return difference if abs(difference) > MISMATCH else None
 
 
-def _device(ledger: Ledger, key: str, accounts: dict[str | None, Account], end: float) -> DeviceTotals:
+def _device(ledger: Ledger, key: str, accounts: dict[str | None, Account], end: float, counted: bool) -> DeviceTotals:
     track = ledger.devices[key]
     own = {k: a for k, a in accounts.items() if not (k or "").startswith("shared:")}
     whole = Account()
@@ -144,10 +144,11 @@ def _device(ledger: Ledger, key: str, accounts: dict[str | None, Account], end: 
         scope=str(track.spec.get("scope") or track.kind),
         power_w=track.newest_power(end),
         flags=tuple(whole.flags),
+        counted=counted,
     )
 
 
-def _stage_device(ledger: Ledger, track: DeviceTrack, account: Account | None) -> StageDevice:
+def _stage_device(ledger: Ledger, track: DeviceTrack, account: Account | None, counted: bool) -> StageDevice:
     spec = track.spec
     identity, name = str(spec.get("id") or track.key), str(spec.get("name") or track.key)
     scope = str(spec.get("scope") or track.kind)
@@ -155,7 +156,7 @@ def _stage_device(ledger: Ledger, track: DeviceTrack, account: Account | None) -
         return StageDevice(
             track.key, identity, name, track.kind, energy_j=None, mean_w=None, peak_w=None,
             source=source_of(track, None), coverage=0.0 if account is not None else None, scope=scope,
-            flags=(), bound_j=None,
+            flags=(), bound_j=None, counted=counted,
         )  # fmt: skip
     coverage = coverage_of(account)
     covered = account.time_s * (coverage or 0.0)
@@ -178,6 +179,7 @@ def _stage_device(ledger: Ledger, track: DeviceTrack, account: Account | None) -
         bound_j=bound.total_j if bound else None,
         bound=bound,
         net_energy_j=max(0.0, energy - idle * account.time_s) if energy is not None and idle is not None else None,
+        counted=counted,
     )
 
 
@@ -198,15 +200,15 @@ def _stage(
 ) -> StageTotals:
     ran = bool(stage.windows)
     claimed = [t for t in ledger.devices.values() if stage.claims(t.spec)]
-    devices = tuple(_stage_device(ledger, t, accounts[t.key].get(stage.name)) for t in claimed) if ran else ()
-    energy = energy_groups([d for d in devices if d.key in counted])
+    devices = tuple(_stage_device(ledger, t, accounts[t.key].get(stage.name), t.key in counted) for t in claimed if ran)
+    kept = [d for d in devices if d.counted]
+    energy = energy_groups(kept)
     if not ran:
         none = 0.0 if stage.status == "reused" else None
         energy = {**energy, "total": none, "measured": none, "estimated": none, "missing": []}
     duration = stage.duration_at(end)
     tokens = stage.progress.get("tokens")
     total_j = energy["total"]
-    kept = [d for d in devices if d.key in counted]
     net = [d.net_energy_j for d in kept]
     bounds = [d.bound_j for d in kept if d.energy_j is not None]
     return StageTotals(

@@ -45,6 +45,8 @@ class StageDevice:
     bound: Bound | None = None
     net_energy_j: float | None = None
     """Idle baseline taken off, never below 0; None without a baseline of this device."""
+    counted: bool = True
+    """Whether it enters sums; otherwise it stands beside them (docs/protocol.md, "What enters totals")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ class DeviceTotals:
     power_w: float | None = None
     """Newest power reading; None where the newest is older than a few seconds."""
     flags: tuple[str, ...] = ()
+    counted: bool = True
+    """Whether it enters sums."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def test_report_text_fits_80_columns_and_says_everything(run: Path) -> None:
     for word in (
         "20260101-kd", "completed", "teacher", "student", "reused: artifact cdcdcdcdcdc", "55.0 J when made",
         "unattributed", "E_teacher/N = 425 J", "counter", "estimated", "~3.40 kJ", "France", "56.039 g/kWh", "2023",
-        "PUE 1.2", "0.900", "import 2.00 s", "budget", "not known: dram",
+        "PUE 1.2", "0.900", "import 2.00 s", "±", "budget", "not known: dram",
     ):  # fmt: skip
         assert word in text, word
     assert "pending" in text and "n/a" in text

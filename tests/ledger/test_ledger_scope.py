@@ -28,6 +28,7 @@ def test_a_modules_counter_leaves_cpu_and_memory_beside() -> None:
     assert energy["total"] == energy["other"] == pytest.approx(6000.0, rel=0.002)
     assert energy["cpu"] is None and energy["missing"] == []
     assert part(totals, "s", "cpu0").energy_j == pytest.approx(500.0, rel=0.01)
+    assert [d.counted for d in totals.devices] == [True, False, False]
     assert totals.total_j == pytest.approx(7200.0, rel=0.002)
 
 
