@@ -6,6 +6,7 @@ per_student = prerun + preprocess + teacher / N + student + evaluate
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import polars as pl
 
@@ -16,6 +17,9 @@ from planners.stats import normal_cdf, t_cdf, t_quantile
 LIMITS = ("budget_kwh", "co2e_kg", "cost", "gpu_hours")
 """Energy-like limits and, in this order, the columns that are held against them."""
 USED = {"budget_kwh": "per_student_kwh", "co2e_kg": "co2e_kg", "cost": "cost", "gpu_hours": "gpu_hours_used"}
+MANY = 2000
+"""Rows from which probabilities are read off a grid."""
+GRID_STEP = 0.005
 SLACK = 1e-9
 """A limit is kept up to this relative excess: sums of decimal numbers are not exact."""
 
@@ -104,15 +108,15 @@ def _with_probability(table: pl.DataFrame, request: PlanRequest) -> pl.DataFrame
 
 
 def _cdf(table: pl.DataFrame) -> pl.Series:
-    """P(T <= _z) row by row; the logistic form would be faster but wrong in the tails that matter."""
+    """P(T <= _z) row by row, with each row's degrees of freedom."""
+    unknown = pl.Series("p_within", [None] * table.height, dtype=pl.Float64)
     if table["_z"].null_count() == table.height:
-        return pl.Series("p_within", [None] * table.height, dtype=pl.Float64)
-    pairs = zip(table["_z"].to_list(), table["sd_dof"].to_list(), strict=True)
-    if table.height > 2000:
+        return unknown
+    if table.height > MANY:
         return _cdf_binned(table)
-    return pl.Series(
-        "p_within", [None if z is None or math.isnan(z) else _probability(z, k) for z, k in pairs], dtype=pl.Float64
-    )
+    pairs = zip(table["_z"].to_list(), table["sd_dof"].to_list(), strict=True)
+    values = [None if z is None or math.isnan(z) else _probability(z, k) for z, k in pairs]
+    return pl.Series("p_within", values, dtype=pl.Float64)
 
 
 def _probability(z: float, dof: float) -> float:
@@ -121,13 +125,20 @@ def _probability(z: float, dof: float) -> float:
     return normal_cdf(z) if math.isinf(dof) else t_cdf(z, dof)
 
 
+@lru_cache(maxsize=16)
+def _grid(dof: float) -> pl.Series:
+    """P(T <= z) at z from -10 to 10 in steps of 0.005."""
+    return pl.Series([_probability(-10.0 + step * GRID_STEP, dof) for step in range(4001)])
+
+
 def _cdf_binned(table: pl.DataFrame) -> pl.Series:
-    """The same for large tables: the pooled degrees of freedom are one number, so a grid of 4001 values will do."""
-    dof = table["sd_dof"][0]
-    grid = [-10.0 + step * 0.005 for step in range(4001)]
-    values = pl.Series([_probability(z, dof) for z in grid])
-    index = ((table["_z"].fill_null(0.0).fill_nan(0.0).clip(-10.0, 10.0) + 10.0) / 0.005).round().cast(pl.UInt32)
-    return table.select(pl.when(pl.col("_z").is_not_null()).then(values.gather(index)))[:, 0].alias("p_within")
+    """The same for large tables, read off a grid: spread is pooled, so there are few different degrees of freedom."""
+    z = table["_z"].fill_null(0.0).fill_nan(0.0).clip(-10.0, 10.0)
+    index = ((z + 10.0) / GRID_STEP).round().cast(pl.UInt32)
+    found = pl.lit(None, dtype=pl.Float64)
+    for dof in table["sd_dof"].unique().to_list():
+        found = pl.when(pl.col("sd_dof") == dof).then(_grid(dof).gather(index)).otherwise(found)
+    return table.select(pl.when(pl.col("_z").is_not_null()).then(found).alias("p_within"))["p_within"]
 
 
 def _with_verdicts(table: pl.DataFrame, request: PlanRequest) -> pl.DataFrame:

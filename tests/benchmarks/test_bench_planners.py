@@ -6,7 +6,6 @@ printed; what is asserted is the ratio to a plain polars sort, which a busy mach
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,15 +25,15 @@ from planners.serving import with_lifecycle
 pytestmark = pytest.mark.benchmark
 
 
-def clock(work: Callable[[], Any], times: int = 7) -> float:
-    """Median seconds of a few calls after one that warms up."""
+def clock(work: Callable[[], Any], times: int = 9) -> float:
+    """Least seconds of a few calls after one that warms up: what the work takes when nothing else does."""
     work()
     taken = []
     for _ in range(times):
         start = time.perf_counter()
         work()
         taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
+    return min(taken)
 
 
 def cloud(count: int) -> pl.DataFrame:
@@ -76,7 +75,7 @@ def test_ranking_a_hundred_thousand_candidates() -> None:
     )
     best = ours()
     assert best["quality"][0] == table.filter(pl.col("total_kwh") <= 25)["quality"].max()
-    assert taken <= 15 * sort
+    assert taken <= 10 * sort
 
 
 def test_what_if_on_the_study_is_quick() -> None:
