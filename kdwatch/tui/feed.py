@@ -22,7 +22,7 @@ from kdwatch.rundir.reader import RunReader
 from kdwatch.rundir.text import clean
 from kdwatch.tui.build import CpuShare, device_rows, forecast, run_info, stage_rows
 from kdwatch.tui.frame import Frame, Notice, ReplayState, StageRow
-from kdwatch.tui.history import History
+from kdwatch.tui.history import History, read_rollups
 from kdwatch.tui.logfile import LogFile
 from kdwatch.tui.notices import Notices
 
@@ -34,9 +34,6 @@ INFO_EVERY_S = 5.0
 
 LOG_LINES = 100
 """Last lines of a log that a frame carries."""
-
-HISTORY_POINTS = 2000
-"""Rolled-up points per device that the whole-run plot begins with."""
 
 
 class RunFeed:
@@ -71,7 +68,7 @@ class RunFeed:
         self.ledger, segment, events_offset = resume(self.reader, until)
         history = History(self._devices())
         if segment:
-            history.roll_up(self.reader.power_history(HISTORY_POINTS), self.ledger.last_t)
+            history.roll_up(read_rollups(self.path), self.ledger.last_t)
         self._stand(segment, events_offset, self.ledger.last_t)
         with self.lock:
             self.history = history

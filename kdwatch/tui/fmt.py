@@ -79,8 +79,8 @@ class Units:
         if self.g_per_kwh is None:
             return NA
         grams = kwh * self.pue * self.g_per_kwh
-        for unit, factor, least in (("t", 1e6, 1e6), ("kg", 1e3, 1e2)):
-            if abs(grams) >= least * 0.9995:
+        for unit, factor in (("t", 1e6), ("kg", 1e3)):
+            if abs(grams) >= factor * 0.9995:
                 return f"{three_digits(grams / factor)} {unit}CO2e"
         return _at_least_cent(grams, "gCO2e")
 
@@ -104,7 +104,9 @@ class Units:
 
 def _at_least_cent(value: float, unit: str) -> str:
     """Three digits, and `<0.01` for less: nobody reads ten-thousandths of a gram or of a cent."""
-    return f"<0.01 {unit}" if 0 < value < 0.00995 else f"{three_digits(value)} {unit}"
+    if 0 < value < 0.0095:
+        return f"<0.01 {unit}"
+    return f"{value:.3f} {unit}" if 0 < value < 0.1 else f"{three_digits(value)} {unit}"
 
 
 def next_unit(name: str) -> str:

@@ -7,15 +7,20 @@ nothing for longer than its own rhythm explains, the column is a gap.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
+from pathlib import Path
 from typing import Any
 
+from kdwatch.rundir import layout
 from kdwatch.rundir.parse import Sample
-from kdwatch.rundir.rollup import Bucket, powers_by_key
+from kdwatch.rundir.rollup import powers_by_key
+
+Rolled = Sequence[float]
+"""A row of rollups.jsonl: start s, end s, min W, mean W, max W, number of samples."""
 
 Range = tuple[float, float] | None
 """Lowest and highest value in a column, or None where there is no data."""
@@ -209,16 +214,51 @@ def _bridge(
             out[column] = held
 
 
-def _spacing(buckets: Mapping[str, Sequence[Bucket]]) -> float:
-    """Width of a bucket of the whole-run level that none of the rolled-up ones can step over without a gap."""
-    steps = sorted(b.start_s - a.start_s for rows in buckets.values() for a, b in pairwise(rows))
+def _spacing(rows: Mapping[str, Sequence[Rolled]]) -> float:
+    """Width of a bucket of the whole-run level that no rolled-up row can step over without a gap."""
+    steps = sorted(b[0] - a[0] for of_device in rows.values() for a, b in pairwise(of_device[:500]))
     return max(WHOLE_WIDTH_S, steps[len(steps) // 2] * 1.05) if steps else WHOLE_WIDTH_S
 
 
-def _widen(sums: list[float], bucket: Bucket) -> None:
-    """Take a bucket into [low, sum of means, high, number]."""
-    sums[0], sums[2] = min(sums[0], bucket.low_w), max(sums[2], bucket.high_w)
-    sums[1], sums[3] = sums[1] + bucket.mean_w, sums[3] + 1
+def _slots(rows: Sequence[Rolled], span: float, until: float) -> dict[int, list[float]]:
+    """Rows by slot of `span` seconds: [low, sum of means, high, number]."""
+    out: dict[int, list[float]] = {}
+    for start, end, low, mean, high, _ in rows:
+        if end > until:
+            continue
+        slot = int(start // span)
+        there = out.get(slot)
+        if there is None:
+            out[slot] = [low, mean, high, 1]
+            continue
+        if low < there[0]:
+            there[0] = low
+        if high > there[2]:
+            there[2] = high
+        there[1] += mean
+        there[3] += 1
+    return out
+
+
+def read_rollups(run: Path) -> dict[str, list[Rolled]]:
+    """Rows of a run's rollups.jsonl by device, in order of time; lines that cannot be read are left out."""
+    out: dict[str, list[Rolled]] = {}
+    try:
+        lines = (run / layout.ROLLUPS).read_bytes().split(b"\n")
+    except OSError:
+        return out
+    done: set[int] = set()
+    for line in lines:
+        try:
+            data = json.loads(line)
+            if data["segment"] in done:
+                continue
+            done.add(data["segment"])
+            for key, rows in data["devices"].items():
+                out.setdefault(key, []).extend(row for row in rows if len(row) == 6)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,26 +321,24 @@ class History:
         """The sensor is gone: leave the device out of the total until it speaks again."""
         self._lost.add(key)
 
-    def roll_up(self, buckets: Mapping[str, Sequence[Bucket]], until: float) -> None:
-        """Take the time before `until` from rolled-up buckets. The total's range adds the devices' ranges: an
-        outer bound, since they need not have peaked together."""
-        span = _spacing(buckets)
-        slots: dict[int, list[float]] = {}
+    def roll_up(self, rows: Mapping[str, Sequence[Rolled]], until: float) -> None:
+        """Take the time before `until` from rolled-up rows. The total's range adds the devices' ranges: an outer
+        bound, since they need not have peaked together."""
+        span = max(_spacing(rows), until / WHOLE_BUCKETS)
+        sums: dict[int, list[float]] = {}
         for series in (*self.series.values(), self.total):
             series.levels[-1].width = span
-        for key, of_device in buckets.items():
-            if key not in self.series:
+        for key, of_device in rows.items():
+            series_of_key = self.series.get(key)
+            if series_of_key is None:
                 continue
-            mine: dict[int, list[float]] = {}
-            for bucket in of_device:
-                if bucket.end_s <= until:
-                    self.series[key].add_range(bucket.start_s, bucket.low_w, bucket.mean_w, bucket.high_w)
-                    _widen(mine.setdefault(int(bucket.start_s // span), [inf, 0.0, -inf, 0.0]), bucket)
-            for slot, (low, total, high, n) in mine.items():
-                sums = slots.setdefault(slot, [0.0, 0.0, 0.0])
-                sums[0], sums[1], sums[2] = sums[0] + low, sums[1] + total / n, sums[2] + high
-        for slot in sorted(slots):
-            self.total.add_range((slot + 0.5) * span, *slots[slot])
+            for slot, (low, total, high, n) in _slots(of_device, span, until).items():
+                mean, t = total / n, (slot + 0.5) * span
+                series_of_key.add_range(t, low, mean, high)
+                there = sums.setdefault(slot, [0.0, 0.0, 0.0])
+                there[0], there[1], there[2] = there[0] + low, there[1] + mean, there[2] + high
+        for slot in sorted(sums):
+            self.total.add_range((slot + 0.5) * span, *sums[slot])
 
     def view(self, key: str, start: float, end: float, n: int, now: float) -> PlotView:
         """Columns of the series `key` (a device or TOTAL) between two run times, and its power at `now`."""

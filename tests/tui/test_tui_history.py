@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdwatch.rundir.parse import Sample
-from kdwatch.rundir.rollup import Bucket
 from kdwatch.tui.history import FIXED_LEVELS, TOTAL, WHOLE_BUCKETS, History, Series
 
 DEVICES = [{"key": "g0"}, {"key": "cpu0", "wrap_j": 1000.0}]
@@ -107,8 +106,8 @@ def test_rollups_of_earlier_segments_come_before_samples() -> None:
     """Buckets up to the checkpoint, samples after it; the total adds the means."""
     history = History([{"key": "a"}, {"key": "b"}])
 
-    def rolled(w: float) -> list[Bucket]:
-        return [Bucket(i * 10.0, i * 10.0 + 9.9, w - 5, w + 5, w * 100, 100) for i in range(60)]
+    def rolled(w: float) -> list[list[float]]:
+        return [[i * 10.0, i * 10.0 + 9.9, w - 5, w, w + 5, 100] for i in range(60)]
 
     buckets = {"a": rolled(100.0), "b": rolled(40.0)}
     history.roll_up(buckets, until=600.0)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,12 +26,14 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this machine: no CPU share, no sensors, no sample runs."""
+    """Nothing of this machine: no CPU share, no sensors, no sample runs; a plan as it was made once."""
     monkeypatch.setattr("kdwatch.tui.build.CpuShare.read", lambda self: 0.012)
     rows = [sensor_row("nvml", "ok", "8 x NVIDIA H100, energy counter", None)]
     rows.append(sensor_row("rapl", "denied", "energy_uj cannot be read", "sudo chmod -R a+r /sys/class/powercap"))
     monkeypatch.setattr("kdwatch.tui.app.KdwatchApp.ask_sensors", lambda self: rows)
     monkeypatch.setattr("kdwatch.tui.runlist.sample_runs", list)
+    plan = json.loads((Path(__file__).parent / "data" / "plan_20kwh.json").read_text(encoding="utf-8"))
+    monkeypatch.setattr("kdwatch.tui.planning.Planner.plan", lambda self, values: plan)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from kdwatch.tui.view.header import energy_line, header_line
 from kdwatch.tui.view.line import cut, left, length, right, text_of, width_of, wrapped
 from kdwatch.tui.view.plot import PlotSpec, plot_lines
 from kdwatch.tui.view.stages import stage_lines, window
+from kdwatch.tui.widgets.lines import changed_cells
 from kdwatch.tui.widgets.plot import window_span
 
 
@@ -278,3 +279,21 @@ def test_estimated_numbers_carry_their_mark(tmp_path: Path) -> None:
         assert "~" in text_of(line)
     assert "~" in text_of(energy_line(frame, 100, units, BRAILLE))
     assert "estimated" in text_of(device_lines(frame, 100, units, BRAILLE)[1])
+
+
+LINES = st.lists(st.tuples(st.text(alphabet="ab ─", max_size=8), st.sampled_from(["", "dim", "line"])), max_size=6)
+
+
+@given(LINES, LINES, st.integers(1, 40))
+def test_sending_only_the_changed_cells_gives_the_new_row(old, new, width: int) -> None:
+    """The old row with the changed cells replaced is the new row, tones included."""
+
+    def cells(line):
+        flat = [(char, tone) for text, tone in line for char in text]
+        return (flat + [(" ", "")] * width)[:width]
+
+    start, end = changed_cells(tuple(old), tuple(new), width)
+    assert 0 <= start < end <= width
+    row = cells(old)
+    row[start:end] = cells(new)[start:end]
+    assert row == cells(new)

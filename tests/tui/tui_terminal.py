@@ -20,7 +20,9 @@ PATIENCE_S = 30.0
 class Terminal:
     """A child on a pty of its own. `wait_for` reads until a text is on the screen."""
 
-    def __init__(self, arguments: list[str], size: tuple[int, int] = (120, 40), **environment: str) -> None:
+    def __init__(
+        self, arguments: list[str], size: tuple[int, int] = (120, 40), module: str = "kdwatch", **environment: str
+    ) -> None:
         import pyte
 
         self.screen: Any = pyte.Screen(*size)
@@ -32,7 +34,7 @@ class Terminal:
             fcntl.ioctl(0, termios.TIOCSWINSZ, window)
             # readline puts COLUMNS and LINES into the C environment behind os.environ's back: execve, not execv
             whole = {**os.environ, "TERM": "xterm-256color", **environment}
-            os.execve(sys.executable, [sys.executable, "-m", "kdwatch", *arguments], whole)
+            os.execve(sys.executable, [sys.executable, "-m", module, *arguments], whole)
 
     def read(self, seconds: float) -> bytes:
         """What comes within `seconds`, as soon as it is silent for a tenth of them; fed to the screen too."""

@@ -11,7 +11,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kdwatch.tui.view.line import Line
+from kdwatch.tui.view.line import Line, length, width_of
 
 TONES = ("dim", "head", "good", "warn", "bad", "accent", "line", "fill", "mark", "key", "cursor")
 """Tones of pieces; each is a component class `tone--NAME` of the stylesheet."""
@@ -39,13 +39,15 @@ class Lines(Widget):
         old, before = self._lines, self.cursor
         self._lines, self.cursor = lines, cursor
         width, height = self.size
-        dirty = [
-            y
-            for y in range(min(height, max(len(old), len(lines))))
-            if _at(old, y) != _at(lines, y) or (cursor != before and y in (cursor, before))
-        ]
+        dirty = []
+        for y in range(min(height, max(len(old), len(lines)))):
+            if cursor != before and y in (cursor, before):
+                dirty.append(Region(0, y, width, 1))
+            elif _at(old, y) != _at(lines, y):
+                start, end = changed_cells(_at(old, y), _at(lines, y), width)
+                dirty.append(Region(start, y, end - start, 1))
         if dirty and width:
-            self.refresh(*(Region(0, y, width, 1) for y in dirty))
+            self.refresh(*dirty)
         return len(dirty)
 
     def notify_style_update(self) -> None:
@@ -71,6 +73,25 @@ class Lines(Widget):
             return Strip(segments).adjust_cell_length(width, self.rich_style + back)
         segments = [Segment(text, self.style_of(tone)) for text, tone in line]
         return Strip(segments).adjust_cell_length(width, self.rich_style)
+
+
+def changed_cells(old: Line, new: Line, width: int) -> tuple[int, int]:
+    """First and end cell that differ between two lines, to the piece: what a terminal has to be sent."""
+    start = min(_same(old, new), max(width - 1, 0))
+    if length(old) != length(new):
+        return start, width
+    end = length(new) - _same(tuple(reversed(old)), tuple(reversed(new)))
+    return start, max(min(end, width), start + 1)
+
+
+def _same(old: Line, new: Line) -> int:
+    """Cells of the equal pieces that two lines begin with."""
+    cells = 0
+    for before, after in zip(old, new, strict=False):
+        if before != after:
+            break
+        cells += width_of(after[0])
+    return cells
 
 
 def _at(lines: Sequence[Line], y: int) -> Line:
