@@ -223,7 +223,6 @@ def record(spec: Mapping[str, Any]) -> int:
         accounting={k: spec.get(k) for k in ("budget_j", "pue", "region", "intensity_g_per_kwh")},
     )
     recorder.begin()
-    setup.note_tdp(recorder)
     events = {s["name"]: str(recorder.follow(s["name"])) for s in stages}
     answer(run=str(recorder.run), pid=os.getpid(), events=events)
     try:
@@ -233,4 +232,5 @@ def record(spec: Mapping[str, Any]) -> int:
         status, code, reason = "failed", 1, f"the recorder failed: {type(error).__name__}"
     recorder.end(status, code, reason)
     answer(ended=status)
+    setup.note_tdp(recorder)
     return code

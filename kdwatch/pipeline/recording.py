@@ -95,11 +95,6 @@ class Recording:
         with self._lock:
             self.writer.open_stream(stream, columns)
 
-    def update_manifest(self, **fields: Any) -> None:
-        """Add fields to the manifest."""
-        with self._lock:
-            self.writer.update_manifest(**fields)
-
     def row(self, stream: str, values: Sequence[Any]) -> None:
         """Add a row to a stream of slow facts."""
         with self._lock:

@@ -223,7 +223,6 @@ def record(spec: Mapping[str, Any]) -> int:
     answer(run=str(recorder.run), pid=os.getpid())
     setup.leave_launcher()
     recorder.begin()
-    setup.note_tdp(recorder)
     try:
         if recipe.idle_baseline:
             setup.idle_baseline(recorder, recipe.idle_baseline)
@@ -235,4 +234,5 @@ def record(spec: Mapping[str, Any]) -> int:
         log.exception("run")
         status, code, reason = "failed", 1, f"the recorder failed: {type(error).__name__}"
     recorder.end(status, code, reason)
+    setup.note_tdp(recorder)
     return code

@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,9 @@ from kdwatch.rundir.paths import runs_dir
 from kdwatch.rundir.writer import RunWriter
 
 log = logging.getLogger("kdwatch.recorder")
+
+EDGE_S = 0.3
+"""How long the idle baseline waits for the readings at its edges."""
 
 
 def new_run_id(name: str) -> str:
@@ -83,21 +85,19 @@ def redirect_log(run: Path) -> None:
 
 
 def note_tdp(recorder: Recorder) -> None:
-    """Put the CPU's TDP into the manifest where the CPU is measured: the paper's protocol needs it. In a thread, since
-    the first look on a machine asks CodeCarbon, which takes seconds; later ones read what was kept."""
+    """Put the CPU's TDP into the manifest where the CPU is measured: the paper's protocol needs it.
+
+    After the run: the first look on a machine asks CodeCarbon, which takes seconds of CPU time that would be measured;
+    later ones read what was kept.
+    """
     if not any(d.kind == "cpu" and d.source == "counter" for m in recorder.samplers.meters for d in m.devices):
         return
-
-    def look() -> None:
-        try:
-            tdp_w = power_model().tdp_w
-        except NoModel as problem:
-            log.info("no TDP: %s", problem)
-            return
-        known = recorder.writer.manifest["hardware"]
-        recorder.recording.update_manifest(hardware={**known, "cpu_tdp_w": tdp_w})
-
-    threading.Thread(target=look, name="tdp", daemon=True).start()
+    try:
+        tdp_w = power_model().tdp_w
+    except NoModel as problem:
+        log.info("no TDP: %s", problem)
+        return
+    recorder.writer.update_manifest(hardware={**recorder.writer.manifest["hardware"], "cpu_tdp_w": tdp_w})
 
 
 class PowerTap:
@@ -136,7 +136,9 @@ def idle_baseline(recorder: Recorder, seconds: float) -> None:
     recorder.recording.tap = tap
     recorder.samplers.set_active(True)
     try:
+        recorder.samplers.edge(wait_s=EDGE_S)
         recorder.loop.run_until(lambda: False, seconds)
+        recorder.samplers.edge(wait_s=EDGE_S)
     finally:
         recorder.recording.tap = None
     watts = {key: round(w, 3) for key, w in tap.mean_w().items()}

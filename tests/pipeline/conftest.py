@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pipeline_helpers import Powercap, marked
 
 from kdwatch.pipeline import processes
+
+settings.register_profile("shared machine", deadline=None)  # how long an example takes says nothing here
+settings.load_profile("shared machine")
 
 
 @pytest.fixture

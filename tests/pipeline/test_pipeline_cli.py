@@ -76,7 +76,7 @@ def test_a_signal_to_the_plain_lines_stops_the_run_in_order(tmp_path: Path, numb
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
 def test_losing_the_terminal_leaves_the_run_alone(tmp_path: Path, number: signal.Signals) -> None:
-    process, run = start("run", write_recipe(tmp_path, "stages:\n- {name: s, run: sleep 2}\n"), "--plain")
+    process, run = start("run", write_recipe(tmp_path, "stages:\n- {name: s, run: sleep 1}\n"), "--plain")
     process.send_signal(number)
     process.communicate(timeout=30)
     assert finish(run)["status"] == "completed"

@@ -126,7 +126,7 @@ def check_record(run: Path, victim: str, killed_t: float) -> None:
     if killed_t > 1.5:  # RAPL is polled each second; what was read is on disk within half a second
         assert killed_t - last_sample_t(run) < RAPL_PERIOD_S + 0.6
     assert load_ledger(run).totals().total_j is not None
-    assert (run / "logs" / "hard.log").stat().st_size > 0
+    assert (run / "logs" / "hard.log").exists()  # it may have been killed before it wrote a word
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
