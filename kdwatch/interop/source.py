@@ -15,6 +15,7 @@ CHUNK = 1 << 18
 HEAD = 1 << 16
 MAX_LINE = 1 << 20
 """A longer line is cut there: no log has one, and memory must stay bounded."""
+SHORT_LINE = 8192
 MAX_DOCUMENT = 32 << 20
 """Largest file, in bytes of text, that is read as one JSON document."""
 
@@ -71,6 +72,10 @@ class TextSource:
         if rest:
             self.ends_with_newline = False
             yield rest
+
+    def short_lines(self) -> Iterator[str]:
+        """Lines of up to 8192 characters, for readers whose patterns must not meet endless ones."""
+        return (line for line in self.lines() if len(line) <= SHORT_LINE)
 
     def text(self) -> str:
         """The whole file. Raises UsageProblem above 32 MiB."""

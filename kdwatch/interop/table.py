@@ -11,7 +11,7 @@ from itertools import chain, islice
 
 from kdwatch.interop.columns import Column, classify
 from kdwatch.interop.times import CLOCK, NotATime, split_date
-from kdwatch.interop.values import NotANumber, parse_number
+from kdwatch.interop.values import LONGEST, NotANumber, parse_number
 
 DELIMITERS = (",", ";", "\t", "|")
 SEARCH = 400
@@ -45,7 +45,7 @@ def looks_like_value(cell: str) -> bool:
     try:
         parse_number(cell)
     except NotANumber:
-        if CLOCK.match(cell):
+        if len(cell) <= LONGEST and CLOCK.match(cell):
             return True
         try:
             split_date(cell)
@@ -200,7 +200,7 @@ def without_torn(
 
 
 def _shape(cell: str) -> tuple[int, str]:
-    match = SHAPE.match(cell)
+    match = SHAPE.match(cell[:LONGEST])
     return (len(match[1] or ""), match[2]) if match else (-1, "")
 
 

@@ -63,6 +63,7 @@ def build_timeline(logs: list[ImportedLog]) -> Timeline:
         timeline.local_start = first if kinds == {"local"} else None
     else:
         _place_end_to_end(timeline)
+    timeline.notes += same_device_twice(pieces)
     for log in logs:
         without = [s.name for s in log.stages if s.duration_s is None and s.total_j is not None]
         if without:
@@ -121,6 +122,23 @@ def _place_by_time(pieces: list[Piece], kinds: set[str | None]) -> bool:
         elif not _apart(order):
             return False
     return True
+
+
+def same_device_twice(pieces: list[Piece]) -> list[Note]:
+    """Devices of one key that two files hold at the same time: one device logged twice, or two machines."""
+    notes = []
+    for number, a in enumerate(pieces):
+        for b in pieces[number + 1 :]:
+            if b.log is a.log or b.start >= a.end or a.start >= b.end:
+                continue
+            shared = sorted({d.key for d in a.devices} & {d.key for d in b.devices})
+            if shared:
+                names = f"{a.log.path.name} and {b.log.path.name}"
+                text = (
+                    f"{names} both hold {', '.join(shared[:8])} at the same time: if it is one device it counts twice"
+                )
+                notes.append(Note("same_device_twice", text))
+    return notes[:50]
 
 
 def _apart(pieces: list[Piece]) -> bool:

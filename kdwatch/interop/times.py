@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from kdwatch.interop.values import is_missing
+from kdwatch.interop.values import LONGEST, is_missing
 
 MONTHS = {
     m: i + 1 for i, m in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
@@ -40,9 +40,9 @@ class NotATime(ValueError):
 
 def split_clock(text: str) -> tuple[float, float | None]:
     """Seconds since midnight of `15:36:53.507`, and the zone's offset in seconds (None where none is given)."""
-    match = CLOCK.match(text.strip())
+    match = CLOCK.match(text.strip()) if len(text) <= LONGEST else None
     if not match:
-        raise NotATime(text)
+        raise NotATime(text[:LONGEST])
     hour, minute, second = int(match["h"]), int(match["mi"]), int(match["s"] or 0)
     if match["half"]:
         if not 1 <= hour <= 12:
@@ -156,6 +156,8 @@ class TimeParser:
 
 def split_date(text: str, month_first: bool = False) -> tuple[int, int, int, str]:
     """Year, month, day and the rest of a written date. Raises NotATime."""
+    if len(text) > LONGEST:
+        raise NotATime(text[:LONGEST])
     text = text.strip()
     if match := YEAR_FIRST.match(text):
         return int(match["y"]), int(match["m"]), int(match["d"]), match["rest"]
@@ -188,7 +190,7 @@ def learn(samples: Sequence[str], header: str = "", zone: str | None = None) -> 
 
     `header` may carry a numeric column's unit (`time_ms`, `Time (s)`).
     """
-    cells = [cell.strip() for cell in samples if not is_missing(cell)]
+    cells = [cell.strip() for cell in samples if len(cell) <= LONGEST and not is_missing(cell)]
     if not cells:
         return None
     if sum(bool(NUMERIC.match(cell)) for cell in cells) > len(cells) / 2:
@@ -255,7 +257,8 @@ SPAN = re.compile(
 
 def parse_span(text: str) -> float | None:
     """Seconds of `0:00:33.57`, `1 day, 0:08:23`, `1-02:03:04`, `35:02` or a plain number; None for other text."""
-    match = SPAN.match(str(text))
+    text = str(text)[:LONGEST]
+    match = SPAN.match(text)
     if match:
         hours = int(match["days"] or 0) * 24 + int(match["h"] or 0)
         seconds = hours * 3600 + int(match["m"]) * 60 + float(match["s"].replace(",", "."))

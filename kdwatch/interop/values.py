@@ -70,6 +70,10 @@ JOULES = {
 NUMBER = re.compile(r"^([+-]?(?:\d[\d., '_\u00a0\u202f]*|[.,]\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ%°/]*)$")
 
 
+LONGEST = 120
+"""Characters of a cell that may still be a number or a time."""
+
+
 class NotANumber(ValueError):
     """The cell holds something that is neither a number nor a known word for "no reading"."""
 
@@ -84,7 +88,7 @@ def parse_number(text: str, decimal_comma: bool = False) -> tuple[float | None, 
 
     Raises NotANumber for other text. `1e999` and the like are no reading.
     """
-    match = NUMBER.match(text.strip().strip('"').strip())
+    match = NUMBER.match(text.strip().strip('"').strip()) if len(text) <= LONGEST else None
     if not match:
         if is_missing(text):
             return None, ""

@@ -119,3 +119,26 @@ def test_escape_codes_of_a_file_do_not_reach_the_terminal(tmp_path: Path) -> Non
     done = CliRunner().invoke(import_, [str(path), str(tmp_path / "\x1b[2Jname.csv")])
     assert done.exit_code == 2
     assert "\x1b" not in done.output + done.stderr
+
+
+ENDLESS = [
+    "Performance counter stats for" + " " * 400_000 + "x",
+    "<not counted> Joules power/energy-pkg/\n" + "1 " * 200_000 + "Joules",
+    "Cumulative Processor Energy\nA" + " " * 400_000 + "!",
+    "carbontracker version\nEnergy: " + " " * 400_000 + "x",
+    "timestamp,power_w\n1" + " " * 400_000 + "!,12:30" + " " * 400_000 + "x",
+    "timestamp,power_w\n2026-01-03T15:36:00Z," + "1 " * 200_000 + "!",
+    "# TYPE x gauge\nx{" + "}" * 400_000,
+    ",J," * 150_000 + ",Joules,power/energy-pkg/",
+    "timestamp," + "power" * 100_000,
+    "a,b;c|d" * 60_000,
+    '"' * 400_000 + ",power_w",
+]
+"""Lines on which a careless pattern takes hours: each is read in a moment or the test never ends."""
+
+
+@pytest.mark.parametrize("text", ENDLESS, ids=range(len(ENDLESS)))
+def test_no_line_hangs_a_reader(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(text)
+    one_line(path, "log.txt")

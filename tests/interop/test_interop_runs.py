@@ -121,3 +121,12 @@ def test_bad_options_are_one_clear_line(options, text: str) -> None:
     with pytest.raises(UsageProblem, match=text) as caught:
         check_options(*options)
     assert "\n" not in str(caught.value)
+
+
+def test_one_gpu_in_two_files_at_once_is_said(bring, tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv"):
+        rows = "".join(f"2026-01-03T15:36:0{n}Z,GPU-1,100\n" for n in range(3))
+        (tmp_path / name).write_text("timestamp,uuid,power_w\n" + rows)
+    report = build_report(bring(tmp_path / "a.csv", tmp_path / "b.csv").run)
+    assert "same_device_twice" in {w["code"] for w in report["warnings"]}
+    assert report["total_j"] == pytest.approx(400.0)

@@ -47,7 +47,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Read either kind. Raises LogProblem where neither epochs with power nor an Actual block is there."""
     found = Tracked()
     rows = 0
-    for line in source.lines():
+    for line in source.short_lines():
         rows += bool(line.strip())
         _take(line, found)
     found.close_epoch()

@@ -34,7 +34,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Add up each event. Raises LogProblem where no line has joules."""
     events: dict[str, Event] = {}
     rows = bad = 0
-    for line in source.lines():
+    for line in source.short_lines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         rows += 1

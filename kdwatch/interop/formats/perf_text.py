@@ -35,7 +35,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Read all runs. Raises LogProblem where none has joules."""
     runs = [PerfRun()]
     rows = 0
-    for line in source.lines():
+    for line in source.short_lines():
         rows += bool(line.strip())
         if match := RUN.search(line):
             runs.append(PerfRun(match[1].strip("'"), repeats=int(match[2] or 1)))

@@ -41,7 +41,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     log = ImportedLog(source.path, "intel-power-gadget-csv", source.encoding, time_kind="elapsed")
     elapsed = 0.0
     place = None
-    for line in source.lines():
+    for line in source.short_lines():
         if not line.strip():
             continue
         cells = split(line, ",")

@@ -12,6 +12,7 @@ from kdwatch.interop.times import TimeParser, learn
 from kdwatch.interop.values import WATTS, NotANumber, is_missing, parse_number
 
 BUS_ID = re.compile(r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d$")
+MAX_COLUMNS = 1024
 PACKAGE = {"package", "pkg"}
 IN_PACKAGE = {"core", "cores", "uncore", "pp0", "pp1", "ia", "gt", "psys"}
 RANK = {"": 0, "average": 1, "instant": 2}
@@ -137,6 +138,8 @@ def columns_without_header(rows: Sequence[list[str]]) -> list[Column]:
     `--format=csv,noheader,nounits` of one field gives). Raises LogProblem where that leaves a choice.
     """
     width = max((len(row) for row in rows), default=0)
+    if width > MAX_COLUMNS:
+        raise LogProblem(f"{width} columns without a header: no power log")
     columns: list[Column] = []
     unclear: list[int] = []
     for place in range(width):

@@ -34,7 +34,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     names: set[str] = set()
     uuids: set[str] = set()
     rows = bad = 0
-    for line in source.lines():
+    for line in source.short_lines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         rows += 1
