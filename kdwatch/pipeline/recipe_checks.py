@@ -60,6 +60,8 @@ def _check_builtin(stage: StageRecipe, earlier: dict[str, StageRecipe], placed: 
     except builtins.SettingsProblem as problem:
         raise placed.problem((*here, "with", *problem.location), problem.text) from None
     _check_inputs(stage, builtin, earlier, placed, here)
+    if stage.uses == "student.train":
+        _check_logits(stage, earlier, placed, here)
 
 
 def _check_inputs(
@@ -92,6 +94,25 @@ def _check_inputs(
             raise placed.problem(
                 (*here, "inputs"), f"{stage.uses} needs the input {name} ({wanted}): name the stage that makes it"
             )
+
+
+def _check_logits(stage: StageRecipe, earlier: dict[str, StageRecipe], placed: PlacedYaml, here: Location) -> None:
+    """What the student's stage would refuse is told before the teacher's energy is spent."""
+    kd = stage.settings.get("objective") == "kd"
+    source = stage.inputs.get("logits")
+    if kd and source is None:
+        raise placed.problem(
+            (*here, "inputs"), "objective kd needs the input logits: name a teacher.cache_logits stage"
+        )
+    if source is None:
+        return
+    if not kd:
+        raise placed.problem((*here, "inputs", "logits"), "belongs to objective kd: set it, or take the input out")
+    declared = earlier[source].settings.get("temperatures", [1.0])
+    wanted = stage.settings.get("temperature", 1.0)
+    if wanted not in declared:
+        text = f"{wanted} is not among the temperatures of {source}: add it there ({declared})"
+        raise placed.problem((*here, "with", "temperature"), text)
 
 
 def _check_command(recipe: Recipe, stage: StageRecipe, placed: PlacedYaml, here: Location) -> None:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from kdwatch.pipeline import builtins
+from kdwatch.pipeline.hashing import canonical
 from kdwatch.pipeline.recipe_yaml import Location, PlacedYaml
 from kdwatch.rundir.text import clean
 
@@ -109,6 +110,12 @@ def read_grid(placed: PlacedYaml, here: Location, item: Any) -> Grid:
 def _axis(placed: PlacedYaml, here: Location, values: Any) -> Axis:
     if not isinstance(values, list) or not values:
         raise placed.problem(here, "give a list of values: [0.3, 0.5]")
+    for i, value in enumerate(values):
+        try:
+            canonical(value)
+        except (TypeError, ValueError):
+            text = f"{clean(value, 60)} cannot be a setting: give a text, a finite number, true, false, null or a list"
+            raise placed.problem((*here, i), text) from None
     texts = [repr(value) for value in values]
     for i, text in enumerate(texts):
         if text in texts[:i]:

@@ -171,7 +171,7 @@ stages:
     assert found.energy is not None and found.energy.mean_j == 40.0
     assert found.amounts.how == "at most" and found.amounts.tokens == (TOKENS - RESPONSE) + 3 * 8
     other = replace(same, settings={"exact_match": "other.jsonl", "max_new_tokens": 8})
-    assert "other tests only" in str(look(sized, text, Machine("cpu", [other]))["e"].why)
+    assert "other tests" in str(look(sized, text, Machine("cpu", [other]))["e"].why)
 
 
 @pytest.mark.parametrize("hardware", ["1x NVIDIA H100 80GB HBM3", "AMD EPYC"])
@@ -200,6 +200,17 @@ def test_the_sum_adds_both_sides_of_the_ranges_in_squares(sized: Path) -> None:
     parts = [s.energy for s in found if s.energy]
     assert whole.high_j - 143.0 == pytest.approx(math.hypot(*[e.high_j - e.mean_j for e in parts]))
     assert len(parts) == 3 and whole.low_j > 0
+
+
+def test_runs_with_the_same_batch_go_before_others(sized: Path) -> None:
+    wide, narrow = (
+        replace(trained(TOKENS, joules, 0.001), settings={"objective": "kd", "batch_rows": rows})
+        for rows, joules in ((8, 100.0), (1, 500.0))
+    )
+    found = look(sized, machine=Machine("cpu", [narrow, wide]))["student"].energy  # the default is 8 rows
+    assert found is not None and found.mean_j == 100.0 and "another batch" not in found.basis
+    found = look(sized, machine=Machine("cpu", [narrow]))["student"].energy
+    assert found is not None and found.mean_j == 500.0 and "another batch" in found.basis
 
 
 # -- reading and showing

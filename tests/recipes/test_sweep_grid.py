@@ -109,6 +109,8 @@ def test_nested_settings_and_lists_are_values_too(folder: Path, sweep_of: ReadSw
         ("sweep:\n  studnet.alpha: [0.5]", 16, "did you mean student?"),
         ("sweep:\n  student.alpha: [0.5]\n  student.: [1]", 17, "no name may be empty"),
         ("sweep: {student.env.A.B: [1]}", 15, "no dot"),
+        ("sweep: {student.seed: [.inf]}", 15, "cannot be a setting"),
+        ("sweep: {student.env.DAY: [2026-01-01]}", 15, "cannot be a setting"),
         ("sweep: 3", 15, "give a mapping"),
         ("sweep: [{}]", 15, "give a mapping"),
         ("sweep: [{recipe: other.yaml}]", 15, "this file has stages of its own"),
@@ -144,6 +146,23 @@ def test_run_refuses_a_sweep_and_names_the_command(folder: Path) -> None:
         load_recipe(folder / "grid.yaml")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("objective: kd", "objective: kd, temperature: 2", 13, "2 is not among the temperatures of cache"),
+        (", logits: cache", "", 14, "objective kd needs the input logits"),
+        ("objective: kd", "objective: sft", 14, "belongs to objective kd"),
+    ],
+)
+def test_what_a_student_would_refuse_is_told_before_the_teacher_runs(
+    folder: Path, old: str, new: str, line: int, words: str
+) -> None:
+    (folder / "r.yaml").write_text(KD.replace(old, new))
+    with pytest.raises(UsageProblem) as caught:
+        load_recipe(folder / "r.yaml")
+    assert str(caught.value).startswith(f"{folder / 'r.yaml'}:{line}: stages[2].") and words in str(caught.value)
+
+
 def test_too_many_points_are_a_slip(folder: Path) -> None:
     values = ", ".join(str(i) for i in range(101))
     (folder / "grid.yaml").write_text(KD + f"sweep: {{student.seed: [{values}], cache.seed: [{values}]}}\n")
@@ -151,7 +170,9 @@ def test_too_many_points_are_a_slip(folder: Path) -> None:
         load_sweep(folder / "grid.yaml")
 
 
-VALUES = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=80), st.none())
+VALUES = st.one_of(
+    st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=80), st.none()
+)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=30), VALUES, max_size=6))

@@ -12,17 +12,14 @@ from dataclasses import dataclass
 
 from kdwatch.ledger.units import KWH_J, format_number
 from kdwatch.pipeline.outlook.amounts import Amounts
+from kdwatch.pipeline.outlook.like import SAME_SIZE, same_settings, same_size, same_work
 from kdwatch.pipeline.outlook.past import PastStage
 from kdwatch.pipeline.resolve import ResolvedStage
 from planners.costmodel import Declined, Observed, Prediction, fit_stage, one_size
 from planners.teachermodel import Forward, Generated, fit_generation, forward_energy_kwh
 
-SAME_SIZE = 0.05
-"""Relative difference of two models' sizes that counts as none."""
 APART = 1.5
 """Factor between the shortest and the longest run from which a line through them means something."""
-TESTS = ("exact_match", "limit", "max_new_tokens", "lm_eval", "command", "perplexity", "agreement")
-"""Settings that say what an evaluation does."""
 PRIOR_FROM_B = 0.5
 """Billions of parameters from which a model is meant for a GPU, whatever this machine is."""
 DECODE_FACTOR = 2.0
@@ -49,11 +46,11 @@ def stage_energy(
     stage: ResolvedStage, regime: str, amounts: Amounts, past: Sequence[PastStage], hardware: str | None
 ) -> Energy:
     """Raises Declined, with the reason, where nothing can be said."""
-    like = [old for old in past if _same_work(stage, old)]
+    like = same_work(stage, past)
     if not like:
         return _prior(stage, regime, amounts, hardware)
     try:
-        return _labelled(_from_past(stage, amounts, like), "predicted", f"{_stages(len(like))} run here")
+        return _from_past(stage, amounts, like)
     except Declined as why:
         try:
             return _prior(stage, regime, amounts, hardware)
@@ -61,48 +58,39 @@ def stage_energy(
             raise why from None
 
 
-def _stages(count: int) -> str:
-    return "1 stage" if count == 1 else f"{count} stages"
-
-
-def _same_work(stage: ResolvedStage, old: PastStage) -> bool:
-    if stage.builtin is None:
-        return old.uses is None and list(old.command) == stage.argv
-    if old.uses != stage.recipe.uses:
-        return False
-    objective = stage.settings.get("objective")
-    return objective is None or old.settings.get("objective", "sft") == objective
-
-
-def _from_past(stage: ResolvedStage, amounts: Amounts, like: Sequence[PastStage]) -> Prediction:
+def _from_past(stage: ResolvedStage, amounts: Amounts, like: Sequence[PastStage]) -> Energy:
     size = amounts.model.params_b
-    same = [old for old in like if _same_size(old.params_b, size)]
-    if stage.recipe.uses == "teacher.generate":
-        return _generation(stage, amounts, same)
+    same = same_size(size, like)
+    exact = same_settings(stage, same)
+    if stage.recipe.uses in ("evaluate", "teacher.evaluate"):
+        if not exact:
+            raise Declined("it ran here with other tests or models only; run it once with these")
+        return _labelled(_mean(exact), exact)
     if same:
-        evaluates = stage.recipe.uses in ("evaluate", "teacher.evaluate")
-        return _same_tests(stage, same) if evaluates else _by_tokens(amounts.tokens, same)
+        used = exact or same
+        make = _generation if stage.recipe.uses == "teacher.generate" else _by_tokens
+        return _labelled(make(stage, amounts, used), used, "" if exact else ", with another batch or number format")
     if stage.recipe.uses != "student.train" or size is None:
         raise Declined("it ran here with other models only; run it once with this one")
-    observed = [Observed(old.params_b, old.energy_j / KWH_J, old.tokens) for old in like if old.params_b]
+    sized = [old for old in same_settings(stage, like) or like if old.params_b]
+    return _labelled(_by_size(size, amounts.tokens, sized), sized, " with other students")
+
+
+def _by_size(size: float, tokens: float | None, past: Sequence[PastStage]) -> Prediction:
+    observed = [Observed(old.params_b, old.energy_j / KWH_J, old.tokens) for old in past if old.params_b]
     if len({o.params_b for o in observed}) > 1:
-        return fit_stage(observed).predict(size, amounts.tokens)
+        return fit_stage(observed).predict(size, tokens)
     return one_size(observed, size)
 
 
-def _same_size(ours: float | None, theirs: float | None) -> bool:
-    if ours is None or theirs is None:
-        return ours is None and theirs is None
-    return math.isclose(ours, theirs, rel_tol=SAME_SIZE)
-
-
-def _by_tokens(tokens: float | None, same: Sequence[PastStage]) -> Prediction:
+def _by_tokens(_: ResolvedStage, amounts: Amounts, same: Sequence[PastStage]) -> Prediction:
     """By tokens where they are known on both sides, else the mean of the runs.
 
     Runs of clearly different lengths carry a line (what does not grow with the tokens, and what does); runs of one
     length only a range, since nothing says how much of their energy was start-up. Raises Declined beyond a factor of
     ten of one length.
     """
+    tokens = amounts.tokens
     points = [Forward(old.tokens, old.energy_j) for old in same if old.tokens]
     if not (tokens and points):
         return _mean(same)
@@ -126,14 +114,6 @@ def _mean(same: Sequence[PastStage]) -> Prediction:
     return mean_of_runs([old.energy_j / KWH_J for old in same])
 
 
-def _same_tests(stage: ResolvedStage, same: Sequence[PastStage]) -> Prediction:
-    """An evaluation costs what the same tests cost."""
-    like = [old for old in same if all(old.settings.get(n) == stage.recipe.settings.get(n) for n in TESTS)]
-    if not like:
-        raise Declined("it ran here with other tests only; run it once with these")
-    return _mean(like)
-
-
 def _generation(stage: ResolvedStage, amounts: Amounts, same: Sequence[PastStage]) -> Prediction:
     if amounts.tokens is None:
         raise Declined("the number of prompts is unknown")
@@ -145,7 +125,7 @@ def _generation(stage: ResolvedStage, amounts: Amounts, same: Sequence[PastStage
     if not points:
         raise Declined("this teacher generated nothing here yet; run it once")
     if len({(p.batch, p.length) for p in points}) == 1:
-        return _by_tokens(amounts.tokens, same)
+        return _by_tokens(stage, amounts, same)
     model = fit_generation(points, amounts.model.params_b)
     return model.energy_kwh(amounts.tokens, _batch(stage.settings), float(stage.settings["max_new_tokens"]))
 
@@ -158,7 +138,7 @@ def _batch(settings: object) -> float:
 
 def _prior(stage: ResolvedStage, regime: str, amounts: Amounts, hardware: str | None) -> Energy:
     size, tokens = amounts.model.params_b, amounts.tokens
-    never = "no run of it on this hardware; run it once"
+    never = "no run of it on this hardware; run it once, or kdwatch probe"
     if stage.recipe.uses not in ("student.train", "teacher.cache_logits", "teacher.generate"):
         raise Declined(never)
     here = hardware is not None and H100 in hardware
@@ -187,6 +167,7 @@ def _h100(stage: ResolvedStage, regime: str, size: float, tokens: float) -> tupl
     return training_prior_kwh(kind, size, tokens, H100).mean * share, low * share, high * share
 
 
-def _labelled(found: Prediction, label: str, basis: str) -> Energy:
+def _labelled(found: Prediction, used: Sequence[PastStage], how: str = "") -> Energy:
     low, high = found.interval(0.9)
-    return Energy(found.mean * KWH_J, low * KWH_J, high * KWH_J, label, basis)
+    count = "1 stage" if len(used) == 1 else f"{len(used)} stages"
+    return Energy(found.mean * KWH_J, low * KWH_J, high * KWH_J, "predicted", f"from {count} run here{how}")

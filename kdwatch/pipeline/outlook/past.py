@@ -1,4 +1,4 @@
-"""Stages of finished runs on this kind of machine: what each handled and used."""
+"""Stages of earlier runs on this kind of machine: what each handled and used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_RUNS = 100
 
 @dataclass(frozen=True)
 class PastStage:
-    """One stage that ran to its end."""
+    """One stage that ran."""
 
     uses: str | None
     command: tuple[str, ...]
@@ -47,7 +47,7 @@ def this_hardware() -> str | None:
 
 
 def past_stages(hardware: str | None) -> list[PastStage]:
-    """Completed stages of the newest runs on this hardware, newest first; of one scope only, that of the newest.
+    """Stages of the newest runs on this hardware, newest first; of one scope only, that of the newest.
 
     Runs that cannot be read are left out.
     """
@@ -74,7 +74,7 @@ def _of_run(run: Path, hardware: str | None) -> Iterator[PastStage]:
     for stage in report["stages"]:
         energy = stage["energy_j"]["total"]
         recipe = recipes.get(stage["name"])
-        if stage["status"] != "completed" or not energy or recipe is None or stage["energy_j"]["missing"]:
+        if not _tells(stage) or not energy or recipe is None or stage["energy_j"]["missing"]:
             continue
         command = recipe.get("run")
         yield PastStage(
@@ -86,6 +86,11 @@ def _of_run(run: Path, hardware: str | None) -> Iterator[PastStage]:
             energy,
             scope,
         )
+
+
+def _tells(stage: Mapping[str, Any]) -> bool:
+    """Whether its energy stands for its tokens: it ended, or was stopped (a probe is) after work that it counted."""
+    return stage["status"] == "completed" or (stage["status"] == "stopped" and bool(stage["tokens"]))
 
 
 def _sizes(reader: RunReader) -> dict[str, float]:
