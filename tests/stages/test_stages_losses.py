@@ -247,3 +247,30 @@ def test_vocabulary_padding_has_no_part_in_the_softmax() -> None:
     got = losses.cross_entropy_sum(z[:, :100278], labels)
     want = -torch.log_softmax(z[:, :100278].double(), 1)[torch.arange(3), labels].sum()
     assert float(got) == pytest.approx(float(want), rel=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_fast_form_of_the_default_loss_equals_the_plain_one(temperature: float, alpha: float) -> None:
+    """Value and gradient of alpha CE + (1 - alpha) T^2 KL, as autograd gives them."""
+    from kdwatch.stages.nn.mixed import mixed_sum
+
+    zt, labels = logits(31), torch.arange(6)
+    teacher = cached(zt, 7, temperature)
+    z, same = (logits(30).requires_grad_() for _ in range(2))
+    fast = mixed_sum(z, labels, teacher, temperature, alpha)
+    plain = alpha * losses.cross_entropy_sum(same, labels) + (1 - alpha) * losses.ghost_sum(same, teacher, temperature)
+    assert float(fast) == pytest.approx(float(plain), rel=1e-5)
+    (fast / 3).backward()
+    (plain / 3).backward()
+    assert z.grad is not None and same.grad is not None
+    torch.testing.assert_close(z.grad, same.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_fast_form_is_finite_for_extreme_logits() -> None:
+    from kdwatch.stages.nn.mixed import mixed_sum
+
+    z = (logits(12).sign() * 200).requires_grad_()
+    value = mixed_sum(z, torch.zeros(6, dtype=torch.long), cached(logits(13).sign() * 200, 5, 1.0), 1.0, 0.5)
+    value.backward()
+    assert torch.isfinite(value) and z.grad is not None and torch.isfinite(z.grad).all()

@@ -104,7 +104,7 @@ def response_logits(model: Any, batch: Batch, vocabulary: int) -> torch.Tensor:
     logits = model(input_ids=batch.ids, logits_to_keep=keep, use_cache=False, **extra).logits
     if logits.shape[1] == batch.ids.shape[1] != keep.numel():
         where = batch.position
-    return logits[batch.row, where, :vocabulary]
+    return logits.flatten(0, 1).index_select(0, batch.row * logits.shape[1] + where)[:, :vocabulary]
 
 
 def by_tokens(data: TokenSet, numbers: Sequence[int], most: int) -> Iterator[list[int]]:

@@ -10,6 +10,7 @@ import torch
 from kdwatch.stages.cache.reader import LogitCache, sample_weights, teacher_log_p
 from kdwatch.stages.nn import losses
 from kdwatch.stages.nn.batches import Batch, response_logits
+from kdwatch.stages.nn.mixed import mixed_sum
 from kdwatch.stages.settings import TrainSettings
 
 
@@ -40,10 +41,18 @@ class Objective:
         alpha = self.settings.alpha
         if alpha == 1:
             return losses.cross_entropy_sum(logits, batch.labels)
-        far = self.divergence(logits, self.teacher(batch, logits.device))
+        teacher = self.teacher(batch, logits.device)
+        if self._plain_ghost(teacher, logits):
+            return mixed_sum(logits, batch.labels, teacher, self.settings.temperature, alpha)
+        far = self.divergence(logits, teacher)
         if alpha == 0:
             return far
         return alpha * losses.cross_entropy_sum(logits, batch.labels) + (1 - alpha) * far
+
+    def _plain_ghost(self, teacher: losses.TeacherTop, logits: torch.Tensor) -> bool:
+        """Whether the loss is the default one, which has a faster form."""
+        usual = self.settings.tail == "ghost" and self.settings.divergence == "forward"
+        return usual and teacher.log_tail is not None and teacher.ids.shape[1] < logits.shape[1]
 
     def divergence(self, logits: torch.Tensor, teacher: losses.TeacherTop) -> torch.Tensor:
         """T^2 D by the cache's method and the settings' tail."""
