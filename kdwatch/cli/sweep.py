@@ -15,6 +15,9 @@ from kdwatch.cli.errors import one_line_errors
 if TYPE_CHECKING:
     from kdwatch.pipeline.sweep import Sweep
 
+EXIT_CODES = {"completed": 0, "over_budget": 3}
+"""By the status of the first point that did not complete; 1 for any other."""
+
 
 @click.command(
     epilog="""\b
@@ -37,7 +40,7 @@ def sweep(recipe: Path, plain: bool, dry_run: bool, again: bool, as_json: bool, 
     logits or answers) are made once. Ctrl-C stops the current run; the same command goes on where it stopped: points
     that completed with the same settings, data and models are skipped.
 
-    Exit codes: 0 all points completed, 1 a point did not, 2 bad recipe, 130/143 stopped.
+    Exit codes: 0 all points completed, 1 a point failed, 2 bad recipe, 3 a point was over its budget, 130/143 stopped.
     """
     common.use_home(home)
     from kdwatch.pipeline.sweep import load_sweep
@@ -64,7 +67,7 @@ def _run(found: Sweep, plain: bool, again: bool, as_json: bool) -> int:
             for outcome in run_points(found, watcher, again):
                 outcomes.append(outcome)
                 common.note(point_line(outcome.number, count, point_result(outcome)))
-                code = code or (0 if outcome.status == "completed" else 1)
+                code = code or EXIT_CODES.get(outcome.status, 1)
     except Stopped as stopped:
         common.note(f"stopped after {len(outcomes)} of {count} points; the same command goes on from here")
         code = stopped.code
