@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kdwatch.meters import nvml_boards, visible
+from kdwatch.meters import amd, nvml_boards, visible
 from kdwatch.meters.base import Meter
 from kdwatch.meters.estimate import EstimateMeter
 from kdwatch.meters.models import NoModel, power_model
@@ -72,7 +73,7 @@ def add_gpus(
     limit_s: float = nvml_boards.LIMIT_S,
 ) -> bool:
     """Add the GPUs' meter and state; returns whether a counter covers a whole module, CPU included."""
-    _add_amd(found)
+    _add_amd(found, clock)
     value, order = visible.from_environment()
     if select_gpus != FROM_ENVIRONMENT:
         value = select_gpus
@@ -89,10 +90,21 @@ def add_gpus(
     return any(d.scope == "module" for d in meter.devices)
 
 
-def _add_amd(found: Discovery) -> None:
-    if Path("/dev/kfd").exists():
-        text = "AMD GPUs are not supported yet: their energy is missing"
-        found.sensors.append(SensorStatus("amd", "unsupported", text))
+def _add_amd(found: Discovery, clock: Callable[[], float]) -> None:
+    """Add AMD's GPUs where their compute driver is loaded."""
+    if not amd.KFD.exists():
+        return
+    try:
+        gpus = amd.find(os.environ, amd.load(), clock)
+    except ImportError as problem:
+        text = f"an AMD driver is loaded, but amdsmi is not usable ({problem}): these GPUs' energy is missing"
+        found.sensors.append(SensorStatus("amd", "unsupported", text, "install amdsmi of the ROCm release here"))
+        return
+    if gpus.sensors:
+        found.meters.append(amd.AmdMeter(gpus.sensors))
+    text = gpus.problem or "; ".join([f"{len(gpus.sensors)} GPUs", *gpus.notes])
+    status = "unavailable" if gpus.problem else "warn" if gpus.notes else "ok"
+    found.sensors.append(SensorStatus("amd", status, text))
 
 
 def add_cpu(found: Discovery, powercap_root: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:

@@ -231,13 +231,3 @@ def test_a_board_lost_and_back_is_whole_by_its_counter(record) -> None:
     _, totals, _ = record(FakeBoard(faults=[("lost", 1004.0, 1006.0, 0.0)]), seconds=8.0)
     assert device(totals).energy_j == pytest.approx(2400, rel=0.02)
     assert "lost" in device(totals).flags
-
-
-def test_46_an_amd_card_is_named_as_missing_not_read_as_zero(monkeypatch: pytest.MonkeyPatch, found: Find) -> None:
-    """Second dies that read 0 W, accumulators without their resolution: nothing of that is told as energy."""
-    real = Path.exists
-    monkeypatch.setattr(Path, "exists", lambda self: str(self) == "/dev/kfd" or real(self))
-    discovery = found(select_gpus="")
-    (amd,) = (s for s in discovery.sensors if s.stream == "amd")
-    assert amd.status == "unsupported" and "missing" in amd.text
-    assert not [m for m in discovery.meters if m.name == "amd"]
