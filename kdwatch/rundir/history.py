@@ -8,17 +8,14 @@ from typing import Any
 
 from kdwatch.rundir import layout
 from kdwatch.rundir.parse import parse_rows, read_lines
-from kdwatch.rundir.rollup import Bucket, Roller, decode, merge, powers_by_key
-
-FINE_S = 0.05
-"""Bucket length for segments without a rollup: fine enough for a run of minutes."""
+from kdwatch.rundir.rollup import Bucket, Roller, Row, decode, merge, powers_by_key
 
 
 def power_history(run: Path, devices: Iterable[Mapping[str, Any]], max_points: int) -> dict[str, list[Bucket]]:
     """Power by device key, at most `max_points` buckets each, in order of time."""
-    found: dict[str, list[Bucket]] = {}
+    found: dict[str, list[Row]] = {}
     rolled = _rollups(run, found)
-    roller = Roller(powers_by_key(devices), FINE_S)
+    roller = Roller(powers_by_key(devices))
     for stream, numbers in layout.segments(run).items():
         if layout.is_info(stream):
             continue
@@ -26,13 +23,13 @@ def power_history(run: Path, devices: Iterable[Mapping[str, Any]], max_points: i
             for parser, t, cells in parse_rows(read_lines(numbers[number])):
                 for sample in parser.samples(t, cells):
                     roller.add(sample)
-    for key, slots in roller.buckets.items():
-        found.setdefault(key, []).extend(slots.values())
-    return {key: merge(sorted(b, key=lambda x: x.start_s), max_points) for key, b in found.items()}
+    for key, rows in roller.rows.items():
+        found.setdefault(key, []).extend(rows)
+    return {key: merge(rows, max_points) for key, rows in found.items()}
 
 
-def _rollups(run: Path, found: dict[str, list[Bucket]]) -> set[int]:
-    """Put the buckets of every readable rollup into `found`; returns the segment numbers they cover."""
+def _rollups(run: Path, found: dict[str, list[Row]]) -> set[int]:
+    """Put the rows of every readable rollup into `found`; returns the segment numbers they cover."""
     try:
         lines = (run / layout.ROLLUPS).read_bytes().split(b"\n")
     except OSError:
@@ -41,6 +38,6 @@ def _rollups(run: Path, found: dict[str, list[Bucket]]) -> set[int]:
     for line in lines:
         if (entry := decode(line)) and entry[0] not in done:
             done.add(entry[0])
-            for key, buckets in entry[1].items():
-                found.setdefault(key, []).extend(buckets)
+            for key, rows in entry[1].items():
+                found.setdefault(key, []).extend(rows)
     return done

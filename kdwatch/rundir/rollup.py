@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,12 @@ from kdwatch.rundir.parse import Sample
 
 BUCKET_S = 10.0
 """Length of the buckets that a sealed segment leaves in rollups.jsonl."""
+
+
+Row = list[float]
+"""[start_s, end_s, min_w, mean_w, max_w, samples]: a stretch of one device's power."""
+WIDTH = 6
+COUNT = 5
 
 
 @dataclass(slots=True)
@@ -28,15 +35,6 @@ class Bucket:
     def mean_w(self) -> float:
         """Mean of the samples."""
         return self.sum_w / self.count
-
-    def add(self, other: Bucket) -> None:
-        """Take another bucket in."""
-        self.start_s = min(self.start_s, other.start_s)
-        self.end_s = max(self.end_s, other.end_s)
-        self.low_w = min(self.low_w, other.low_w)
-        self.high_w = max(self.high_w, other.high_w)
-        self.sum_w += other.sum_w
-        self.count += other.count
 
 
 @dataclass(slots=True)
@@ -70,71 +68,74 @@ def powers_by_key(devices: Iterable[Mapping[str, Any]]) -> dict[str, PowerOf]:
 
 
 class Roller:
-    """Collects samples of known devices into buckets of a fixed length."""
+    """Collects the power of known devices: as it is read, or in buckets of a fixed length."""
 
-    def __init__(self, powers: dict[str, PowerOf], bucket_s: float = BUCKET_S) -> None:
+    def __init__(self, powers: dict[str, PowerOf]) -> None:
         self._powers = powers
-        self._bucket_s = bucket_s
-        self.buckets: dict[str, dict[int, Bucket]] = {}
+        self.rows: dict[str, list[Row]] = {}
+        """One row a reading, by device key."""
 
     def add(self, sample: Sample) -> None:
         """Take one sample in."""
         power = self._powers.get(sample.key)
         watts = power.power(sample) if power is not None else None
-        if watts is None:
-            return
-        of_device = self.buckets.setdefault(sample.key, {})
-        slot = int(sample.t // self._bucket_s)
-        new = Bucket(sample.t, sample.t, watts, watts, watts, 1)
-        if (old := of_device.get(slot)) is None:
-            of_device[slot] = new
-        else:
-            old.add(new)
+        if watts is not None:
+            self.rows.setdefault(sample.key, []).append([sample.t, sample.t, watts, watts, watts, 1])
+
+    def buckets(self, bucket_s: float = BUCKET_S) -> dict[str, list[Row]]:
+        """Rows of `bucket_s` each."""
+        return {key: _in_buckets(rows, bucket_s) for key, rows in self.rows.items()}
 
 
-def encode(number: int, buckets: Mapping[str, Mapping[int, Bucket]]) -> bytes:
+def _in_buckets(rows: list[Row], bucket_s: float) -> list[Row]:
+    slots: dict[int, list[Row]] = {}
+    for row in rows:
+        slots.setdefault(int(row[0] // bucket_s), []).append(row)
+    merged = (merge(found, 1)[0] for _, found in sorted(slots.items()))
+    return [[b.start_s, b.end_s, b.low_w, b.mean_w, b.high_w, b.count] for b in merged]
+
+
+def encode(number: int, rows: Mapping[str, Iterable[Row]]) -> bytes:
     """One line of rollups.jsonl."""
-    devices = {
-        key: [
-            [
-                round(b.start_s, 2),
-                round(b.end_s, 2),
-                round(b.low_w, 1),
-                round(b.sum_w / b.count, 2),
-                round(b.high_w, 1),
-                b.count,
-            ]
-            for b in slots.values()
-        ]
-        for key, slots in buckets.items()
-    }
+    devices = {key: [[*(round(v, 2) for v in row[:COUNT]), row[COUNT]] for row in found] for key, found in rows.items()}
     return json.dumps({"segment": number, "devices": devices}, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def decode(line: bytes) -> tuple[int, dict[str, list[Bucket]]] | None:
-    """A line of rollups.jsonl; None where it is damaged."""
+def decode(line: bytes) -> tuple[int, dict[str, list[Row]]] | None:
+    """A line of rollups.jsonl: segment number, rows by device key; None where it is damaged."""
     try:
         data = json.loads(line)
-        devices = {
-            str(key): [Bucket(s, e, low, high, mean * n, n) for s, e, low, mean, high, n in rows if n > 0]
-            for key, rows in data["devices"].items()
-        }
+        devices = {str(key): [row for row in rows if row[COUNT] > 0] for key, rows in data["devices"].items()}
+        for rows in devices.values():
+            if any(len(row) != WIDTH for row in rows) or not math.isfinite(sum(map(sum, rows))):
+                return None
         return int(data["segment"]), devices
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
         return None
 
 
-def merge(buckets: list[Bucket], max_points: int) -> list[Bucket]:
-    """At most `max_points` buckets of equal spans of time that hold all of `buckets`."""
-    if len(buckets) <= max_points or max_points < 1:
-        return buckets
-    start = min(b.start_s for b in buckets)
-    span = (max(b.end_s for b in buckets) - start) / max_points or 1.0
-    merged: dict[int, Bucket] = {}
-    for b in buckets:
-        slot = min(int((b.start_s - start) / span), max_points - 1)
-        if (old := merged.get(slot)) is None:
-            merged[slot] = Bucket(b.start_s, b.end_s, b.low_w, b.high_w, b.sum_w, b.count)
-        else:
-            old.add(b)
-    return [merged[slot] for slot in sorted(merged)]
+def merge(rows: list[Row], max_points: int) -> list[Bucket]:
+    """At most `max_points` buckets of equal spans of time that hold all rows, in order of time."""
+    rows = sorted(rows)
+    if not rows:
+        return []
+    span = 0.0
+    if len(rows) > max_points >= 1:
+        span = (max(row[1] for row in rows) - rows[0][0]) / max_points
+    found: list[Bucket] = []
+    end = -math.inf
+    for start_s, end_s, low, mean, high, count in rows:
+        if start_s >= end and (span <= 0.0 or len(found) < max_points):
+            last = Bucket(start_s, end_s, low, high, mean * count, int(count))
+            found.append(last)
+            end = rows[0][0] + span * (math.floor((start_s - rows[0][0]) / span) + 1) if span > 0.0 else -math.inf
+            continue
+        if end_s > last.end_s:
+            last.end_s = end_s
+        if low < last.low_w:
+            last.low_w = low
+        if high > last.high_w:
+            last.high_w = high
+        last.sum_w += mean * count
+        last.count += int(count)
+    return found

@@ -56,7 +56,7 @@ class Sealer:
                 for parser, t, cells in parse_rows(read_lines(path)):
                     for sample in parser.samples(t, cells):
                         roller.add(sample)
-        self._rollups.write(encode(number, roller.buckets))
+        self._rollups.write(encode(number, roller.buckets()))
         for path in paths:
             try:
                 seal_segment(path)

@@ -15,7 +15,7 @@ from typing import Any
 from kdwatch.ledger.core import Ledger
 from kdwatch.rundir.diskfile import write_whole
 from kdwatch.rundir.layout import CHECKPOINTS, ROLLUPS, SAMPLES, segment_name
-from kdwatch.rundir.rollup import Bucket, encode
+from kdwatch.rundir.rollup import encode
 from kdwatch.rundir.stream import seal_segment
 from kdwatch.rundir.writer import RunWriter, to_json
 
@@ -124,12 +124,10 @@ def rows(path: Path, number: int, start: float, seconds: float, gpus: int) -> Pa
     return file
 
 
-def _rollup(start: float, gpus: int) -> Mapping[str, Mapping[int, Bucket]]:
+def _rollup(start: float, gpus: int) -> Mapping[str, list[list[float]]]:
     slots = range(int(SEGMENT_S / 10))
     return {
-        f"g{i}": {
-            k: Bucket(start + 10 * k, start + 10 * k + 9.9, 430.0 + i, 612.0 - k % 7, 52000.0, 100) for k in slots
-        }
+        f"g{i}": [[start + 10 * k, start + 10 * k + 9.9, 430.0 + i, 520.0, 612.0 - k % 7, 100] for k in slots]
         for i in range(gpus)
     }
 

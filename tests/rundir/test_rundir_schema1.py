@@ -24,7 +24,7 @@ def test_the_first_release_opens() -> None:
 
 @pytest.mark.parametrize("without", [(), ("checkpoints",), ("rollups.jsonl",), ("checkpoints", "rollups.jsonl")])
 def test_its_numbers_stay(tmp_path: Path, without: tuple[str, ...]) -> None:
-    """300 W and an estimated 40 W for 20 s, the student's 10 s; also by way of all samples instead of the checkpoint."""
+    """300 W and an estimated 40 W for 20 s, the student's 10 s; also from all samples instead of the checkpoint."""
     run = tmp_path / "run"
     shutil.copytree(RUN, run)
     for name in without:
