@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from kdwatch.rundir.errors import UsageProblem
 from planners.notes import Note
@@ -16,6 +17,8 @@ from planners.request import PlanRequest
 
 UNCERTAINTY = 0.10
 """Relative spread between public tables of grid intensity for large grids; more for small ones."""
+OLD_YEARS = 2
+"""Age of a grid factor, in years, above which it is said."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,17 @@ def grids(request: PlanRequest) -> Grids:
         teacher = _grid(request.teacher_region, request.teacher_intensity, teacher_pue)
     if main.g_per_kwh is None and teacher.g_per_kwh is not None:
         raise UsageProblem("teacher-region: needs region or intensity for the other stages too")
-    return Grids(main, teacher, tuple(notes))
+    return Grids(main, teacher, (*notes, *_age_notes(main, teacher)))
+
+
+def _age_notes(*found: Grid) -> list[Note]:
+    """A note for each grid table year that is more than two years old."""
+    this_year = datetime.now(UTC).year
+    old = sorted({(grid.region, grid.year) for grid in found if grid.year and this_year - grid.year > OLD_YEARS})
+    return [
+        Note("grid_factor_old", f"the grid intensity of {region} is of {year}: it may have changed since")
+        for region, year in old
+    ]
 
 
 def _grid(region: str | None, intensity: float | None, pue: float) -> Grid:

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from kdwatch.rundir.errors import UsageProblem
+from kdwatch.rundir.text import clean
 from planners.predicted import hyperparameters_of
 from planners.result import PlanResult, Recommendation
 
@@ -26,6 +27,9 @@ _STUDY_STUDENTS = {
 STUDY_TEACHER = "allenai/OLMo-2-0325-32B-SFT"
 STUDY_DATA = "hub:allenai/tulu-3-sft-mixture"
 STUDY_TASKS = ["gsm8k", "ifeval", "mmlu"]
+
+
+_PATHS = ("data", "tokenizer", "teacher", "student", "exact_match")
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,20 @@ def recipe_text(result: PlanResult, models: Models | None = None) -> str:
     return "\n".join(head) + "\n" + yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=110)
 
 
+def missing_paths(recipe: Path) -> list[str]:
+    """Relative file names in a recipe's built-in stages that are not there from its folder; hub names are not files."""
+    found = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+    folder = recipe.absolute().parent / (found.get("workdir") or "")
+    names = [
+        str(value)
+        for stage in found["stages"]
+        for key, value in (stage.get("with") or {}).items()
+        if key in _PATHS and value and not str(value).startswith("hub:")
+    ]
+    local = [name for name in dict.fromkeys(names) if "/" not in name or name.startswith((".", "/"))]
+    return [name for name in local if not (folder / name).exists()]
+
+
 def _name(candidate: str) -> str:
     kept = "".join(c if c.isalnum() or c in "._-" else "-" for c in candidate).strip("-._")
     return f"plan-{kept}"[:64]
@@ -97,7 +115,7 @@ def _comment(result: PlanResult, best: Recommendation) -> list[str]:
     ]
     if result.reuse_n > 1:
         lines.append(f"Planned at reuse N = {result.reuse_n}: {p.per_student_kwh:.4g} kWh per student; run it N times.")
-    return [" ".join(line.split()) for line in lines]
+    return [clean(line, 300) for line in lines]
 
 
 def _own_recipe(best: Recommendation) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from planners.stats import two_sided
 
 Row = dict[str, Any]
 DISTILLED = ("kd", "synthetic_sft")
+COMPUTE_SOURCE = "compute prior"
+"""`source` of candidates whose method was measured nowhere: a difference to a measured one means nothing."""
 
 
 def break_even(rows: Sequence[Row], request: PlanRequest) -> list[BreakEven]:
@@ -64,7 +66,8 @@ def teacher_cost_kwh(row: Row, request: PlanRequest) -> float | None:
 
 def _entry(row: Row, rows: Sequence[Row], request: PlanRequest) -> BreakEven:
     t_reference, t_tokens, t_verdict = _serving(row, rows, request)
-    base = baseline_of(row, rows) if row["regime"] in DISTILLED else None
+    comparable = row["regime"] in DISTILLED and row["source"] != COMPUTE_SOURCE
+    base = baseline_of(row, rows) if comparable else None
     teacher = teacher_cost_kwh(row, request)
     if base is None or teacher is None or row["student_kwh"] is None:
         return BreakEven(

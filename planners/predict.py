@@ -12,13 +12,18 @@ from planners.candidates import source_kind
 from planners.costmodel import Declined, Observed, Prediction, StageModel, fit_stage, one_size, straight_line
 from planners.flops import training_prior_kwh
 from planners.notes import Note
+from planners.pairing import COMPUTE_SOURCE
 from planners.qualitymodel import predict_quality
 from planners.schema import candidate_id
+from planners.serving import SMALLEST_B, applies, decode_j_per_token
 from planners.spread import ASSUMED_ENERGY_CV
-from planners.teachermodel import plus
+from planners.teachermodel import KWH_J, plus
+from planners.whatif import ASSUMED_BATCH
 
 Row = dict[str, Any]
 PREDICTED_SOURCE = "cost model"
+COMPUTE_SD = 0.5
+"""Relative sd of a teacher's stage that is known from compute alone."""
 _GROUP = ("scope", "hardware", "source_kind")
 
 
@@ -36,7 +41,7 @@ def with_predictions(
         wanted = sorted(set(sizes) or {row["student_params_b"] for row in group if row["student_params_b"]})
         for regime in ("sft", "kd", "synthetic_sft"):
             mine = [row for row in group if row["regime"] == regime]
-            if not mine:
+            if not mine and tokens is None:
                 continue
             if regime == "sft":
                 table = _with_modelled_students(table, mine)
@@ -44,7 +49,8 @@ def with_predictions(
                 if any(row["student_params_b"] == size for row in mine):
                     continue
                 try:
-                    added.append(predict_candidate(mine, group, size, tokens))
+                    known = mine or [unmeasured(regime, group, tokens or 0.0)]
+                    added.append(predict_candidate(known, group, size, tokens))
                 except Declined as why:
                     notes.append(Note("prediction_declined", f"{candidate_id(regime, size)}: {why}"))
     if not added:
@@ -85,6 +91,9 @@ def predict_candidate(mine: Sequence[Row], group: Sequence[Row], size: float, to
     evaluation = _evaluation(group, size)
     student = _student(mine, size, tokens, fixed["hardware"])
     teacher, before = (mean_of_runs(_known(mine, name)) for name in ("teacher_kwh", "preprocess_kwh"))
+    if mine[0].get("from_compute"):
+        sd = COMPUTE_SD * teacher.mean
+        teacher = Prediction(teacher.mean, sd, sd, math.inf, "extrapolated")
     total = plus([before, teacher, student, evaluation])
     quality = _quality(mine, size)
     return fixed | {
@@ -105,7 +114,37 @@ def predict_candidate(mine: Sequence[Row], group: Sequence[Row], size: float, to
         "n": 1,
         "basis": total.basis,
         "derived": False,
-        "source": PREDICTED_SOURCE,
+        "source": COMPUTE_SOURCE if mine[0].get("from_compute") else PREDICTED_SOURCE,
+    }
+
+
+def unmeasured(regime: str, group: Sequence[Row], tokens: float) -> Row:
+    """A row that stands for a method of which nothing was measured: the teacher's output from compute alone.
+
+    Logits are a forward pass, a third of the FLOPs of training, generation is the decode law at the usual small batch.
+    Raises Declined where the teacher's size or the preprocessing energy is unknown, or off the H100.
+    """
+    first = group[0]
+    size = next((row["teacher_params_b"] for row in group if row["teacher_params_b"]), None)
+    before = _known(group, "preprocess_kwh")
+    if not before or (regime != "sft" and size is None):
+        raise Declined(f"nothing of {regime} was measured here, and the teacher's size or preprocessing is unknown")
+    if not applies(size or SMALLEST_B, first["hardware"]):
+        raise Declined(f"nothing of {regime} was measured here, and compute alone is known for the H100 only")
+    teacher = 0.0
+    if regime == "kd":
+        teacher = training_prior_kwh("sft", size or 0.0, tokens, first["hardware"]).mean / 3.0
+    elif regime == "synthetic_sft":
+        teacher = tokens * decode_j_per_token(size or 0.0, ASSUMED_BATCH) / KWH_J
+    return dict.fromkeys(first) | {
+        "regime": regime,
+        "hardware": first["hardware"],
+        "scope": first["scope"],
+        "source_kind": first["source_kind"],
+        "teacher_params_b": size,
+        "preprocess_kwh": sum(before) / len(before),
+        "teacher_kwh": teacher,
+        "from_compute": True,
     }
 
 

@@ -57,6 +57,7 @@ def predicted_of(row: Row, request: PlanRequest) -> Predicted:
     """Means and intervals of the next run of a scored row."""
     level, energy, total = request.interval_level, row["per_student_kwh"], row["total_kwh"]
     low, high = interval(total, row["total_sd_kwh"], level, dof=row["sd_dof"], n=row["n"])
+    n_low, n_high = interval(energy, row["per_student_sd_kwh"], level, dof=row["sd_dof"], n=row["n"])
     quality = row["quality"]
     q_low, q_high = interval(quality, row["quality_sd"], level, dof=row["quality_dof"], n=row["n"])
     tokens = _tokens(row)
@@ -71,6 +72,8 @@ def predicted_of(row: Row, request: PlanRequest) -> Predicted:
         j_per_token=energy * 3.6e6 / tokens if tokens else row["j_per_token"],
         stages_kwh=stages_kwh(row),
         p_within=row["p_within"],
+        per_student_kwh_low=max(0.0, n_low),
+        per_student_kwh_high=n_high,
         facility_kwh=row["facility_kwh"],
         co2e_kg=row["co2e_kg"],
         electricity_cost=row["electricity_cost"],

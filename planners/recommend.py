@@ -121,6 +121,7 @@ def _answer(
         },
         hypervolume=hypervolume([(p.energy, p.quality) for p in points], request.hypervolume_reference),
         hypervolume_reference=request.hypervolume_reference,
+        frontier_j_per_token=_per_token(rows),
         grid={"main": grid.main.as_dict(), "teacher": grid.teacher.as_dict()}
         if grid.main.g_per_kwh is not None
         else None,
@@ -140,6 +141,16 @@ def _points(rows: list[Row]) -> list[Point]:
         for row in rows
         if row["per_student_kwh"] is not None and row["quality"] is not None
     ]
+
+
+def _per_token(rows: list[Row]) -> list[dict[str, Any]]:
+    """The frontier of J per token, at the reuse of the plan, against quality."""
+    points = [
+        Point(row["id"], row["j_per_token"] * row["per_student_kwh"] / row["total_kwh"], row["quality"])
+        for row in rows
+        if None not in (row["j_per_token"], row["per_student_kwh"], row["quality"])
+    ]
+    return [{"id": p.id, "j_per_token": p.energy, "quality": p.quality} for p in frontier(points)]
 
 
 def _frontier_object(on_frontier: list[Point], rows: list[Row]) -> list[dict[str, Any]]:

@@ -36,6 +36,8 @@ class Predicted:
     j_per_token: float | None
     stages_kwh: dict[str, float | None]
     p_within: float | None
+    per_student_kwh_low: float | None = None
+    per_student_kwh_high: float | None = None
     facility_kwh: float | None = None
     co2e_kg: float | None = None
     electricity_cost: float | None = None
@@ -111,6 +113,8 @@ class PlanResult:
     knee: dict[str, Any] | None = None
     hypervolume: float | None = None
     hypervolume_reference: tuple[float, float] | None = None
+    frontier_j_per_token: list[dict[str, Any]] = field(default_factory=list)
+    """The frontier of energy per token instead of per student: [{id, j_per_token, quality}]."""
     grid: dict[str, Any] | None = None
     allowed_kwh: float | None = None
     scope: str | None = None

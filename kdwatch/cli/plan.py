@@ -47,7 +47,7 @@ _TEXTS = {
     "teacher_region": "Country where the teacher runs, if another.",
     "serve_reference": "What serves otherwise: 'teacher' or a candidate's id.",
     "sizes": "Student sizes to predict, in billions: 1,7,13 (with --predict).",
-    "hypervolume_reference": "Point KWH,Q from which the frontier's hypervolume is counted: 45,0.6.",
+    "hypervolume_reference": "Point KWH,Q from which the frontier's hypervolume is counted: 45,0.6. It is kept.",
     "scope": "Scope to plan in: gpu, gpu+cpu, cpu, gpu+cpu_estimated, cpu_estimated, or any.",
 }
 _CHOICES = {
@@ -110,10 +110,13 @@ def plan(first_sources: tuple[str, ...], more_sources: tuple[str, ...], predict:
     observations = load((*first_sources, *more_sources) or DEFAULT)
     result = make_plan(request, observations)
     if emit is not None:
-        from planners.emit import Models, write_recipe
+        from planners.emit import Models, missing_paths, write_recipe
 
         write_recipe(result, emit, Models(**models))
         click.echo(f"recipe written to {emit}; run it with: kdwatch run {emit}", err=True)
+        if absent := missing_paths(emit):
+            there = emit.absolute().parent
+            click.echo(f"not found from {there}: {', '.join(absent)}; put the recipe where they are", err=True)
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=2, allow_nan=False))
         return
@@ -127,6 +130,7 @@ def request_of(given: dict[str, str | None], predict: bool) -> Any:
     """The request that the command line asks for. Raises UsageProblem, naming the option."""
     from planners.quantities import carbon_kg, energy_kwh
     from planners.request import PlanRequest
+    from planners.stored import store_reference, stored_reference
 
     values: dict[str, Any] = {name: _number(text, name) for name in _NUMBERS if (text := given[name]) is not None}
     values |= {name: text for name in (*_TEXTS, *_CHOICES) if (text := given[name]) is not None}
@@ -143,9 +147,12 @@ def request_of(given: dict[str, str | None], predict: bool) -> Any:
             values[field] = values.pop(name)
     if "sizes" in values:
         values["sizes"] = tuple(_number(part, "sizes") for part in values["sizes"].split(","))
-    if "hypervolume_reference" in values:
-        values["hypervolume_reference"] = _pair(values["hypervolume_reference"])
-    return PlanRequest(**values, predict=predict).checked()
+    given_reference = values.pop("hypervolume_reference", None)
+    reference = _pair(given_reference) if given_reference else stored_reference()
+    request = PlanRequest(**values, predict=predict, hypervolume_reference=reference).checked()
+    if given_reference and reference:
+        store_reference(reference)
+    return request
 
 
 def _number(text: str, name: str) -> float:

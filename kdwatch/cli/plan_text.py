@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kdwatch.rundir.text import clean
+from planners.carbon import UNCERTAINTY
 from planners.result import BreakEven, PlanResult, Recommendation
 from planners.wording import energy
 
@@ -44,7 +45,8 @@ def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
     level = f"{result.interval_level:.0%}"
     yield f"RECOMMENDED  {clean(best.id, 60)}   ({best.basis}, {clean(best.source, 40)})"
     yield f"  energy     {energy(p.per_student_kwh)} per student at N = {result.reuse_n}" + _fits(result)
-    yield f"  {level} of runs {energy(p.total_kwh_low)} to {energy(p.total_kwh_high)} at N = 1 (spread {p.spread})"
+    low, high = energy(p.per_student_kwh_low), energy(p.per_student_kwh_high)
+    yield f"  {level} of runs {low} to {high} (spread {p.spread})"
     yield f"  quality    {_q(p.quality)} ({_q(p.quality_low)} to {_q(p.quality_high)})"
     stages = ", ".join(f"{name} {energy(value)}" for name, value in p.stages_kwh.items() if value is not None)
     yield from _wrapped(f"  stages     {stages or 'n/a'}", " " * 13)
@@ -73,7 +75,7 @@ def _money_and_carbon(result: PlanResult, p: Any) -> Iterator[str]:
         main = result.grid["main"]
         where = f"{main['region'] or 'given'} {main['g_per_kwh']:.0f} g/kWh"
         year = f", {main['year']}" if main["year"] else ""
-        yield f"  carbon     {p.co2e_kg:.3g} kg CO2e ±10% ({where}{year}, PUE {main['pue_applied']:g})"
+        yield f"  carbon     {p.co2e_kg:.3g} kg CO2e ±{UNCERTAINTY:.0%} ({where}{year}, PUE {main['pue_applied']:g})"
     parts = [
         f"{name} {value:.2f}"
         for name, value in (("electricity", p.electricity_cost), ("rental", p.rental_cost))

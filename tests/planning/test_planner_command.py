@@ -156,3 +156,25 @@ def test_the_case_runner_agrees_on_every_case_and_tells_a_wrong_one(tmp_path: Pa
     done = subprocess.run([sys.executable, script, wrong], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "A1: energy_kwh" in done.stderr
     assert subprocess.run([sys.executable, script, tmp_path / "none"], capture_output=True, check=False).returncode == 2
+
+
+def test_the_hypervolume_reference_is_kept_and_without_one_there_is_no_value() -> None:
+    def volume(*args: str) -> tuple[float | None, list[float] | None]:
+        made = json.loads(run("--frontier", "paper", "--json", *args).stdout)
+        return made["hypervolume"], made["hypervolume_reference"]
+
+    assert volume() == (None, None)
+    assert volume("--hypervolume-reference", "45,0.6") == (pytest.approx(9.737), [45.0, 0.6])
+    assert volume() == (pytest.approx(9.737), [45.0, 0.6])
+
+
+def test_names_of_files_that_are_not_beside_the_recipe_are_told(tmp_path: Path) -> None:
+    from planners.emit import missing_paths
+
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        "stages:\n- {name: a, uses: preprocess, with: {data: rows.jsonl, tokenizer: owner/model}}\n"
+        "- {name: b, uses: student.train, with: {student: m}}\n"
+    )
+    (tmp_path / "m").mkdir()
+    assert missing_paths(recipe) == ["rows.jsonl"]

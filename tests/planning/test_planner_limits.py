@@ -331,3 +331,42 @@ def test_replacing_one_field_gives_another_plan_quickly() -> None:
     base = PlanRequest(budget_kwh=20)
     assert [chosen(plan(replace(base, reuse_n=n), STUDY)) for n in (1, 20)] == ["SFT-7B", "SFT-7B"]
     assert chosen(plan(replace(base, budget_kwh=8, reuse_n=20), STUDY)) == "KD-1B"
+
+
+def test_the_frontier_of_energy_per_token_is_beside_that_per_student() -> None:
+    found = {p["id"]: p["j_per_token"] for p in ask(budget_kwh=20).frontier_j_per_token}
+    assert found == {"SFT-1B": 0.84, "KD-1B": 2.03, "SFT-7B": 2.34, "SFT-13B": 4.15}
+    shared = {p["id"]: p["j_per_token"] for p in ask(budget_kwh=20, reuse_n=20).frontier_j_per_token}
+    assert shared["KD-1B"] == pytest.approx(2.03 * 6.45 / 16.9)
+
+
+def test_an_old_grid_factor_is_said() -> None:
+    from datetime import UTC, datetime
+
+    from kdwatch.ledger.grid import intensity
+
+    year = intensity("FRA").year  # type: ignore[union-attr]
+    codes = [note.code for note in ask(budget_kwh=20, region="FRA").warnings]
+    assert ("grid_factor_old" in codes) == (datetime.now(UTC).year - year > 2)  # type: ignore[operator]
+    assert "grid_factor_old" not in [note.code for note in ask(budget_kwh=20, intensity=56).warnings]
+
+
+def test_a_method_measured_nowhere_comes_from_compute_with_a_wide_interval(observe) -> None:
+    sft = [
+        {"id": f"SFT-{size:g}B", "student_params_b": size, "preprocess_kwh": 0.4, "student_kwh": 2.0 * size,
+         "eval_kwh": 0.3, "quality": 0.7, "hardware": "1x NVIDIA H100", "teacher_params_b": 32.0}
+        for size in (1.0, 13.0)
+    ]  # fmt: skip
+    result = plan(PlanRequest(budget_kwh=50, predict=True, tokens=3e7), observe(*sft))
+    made = {c["id"]: c for c in result.candidates if c["source"] == "compute prior"}
+    assert made.keys() == {"KD-1B", "KD-13B", "Syn-1B", "Syn-13B"}
+    assert all(c["basis"] == "extrapolated" and c["quality"] is None for c in made.values())
+    # generation: 30M tokens at 0.028 + 32·(0.0051 + 0.39/4) J
+    assert made["Syn-1B"]["per_student_kwh"] > 3e7 * 3.31 / 3.6e6
+    assert all(entry.n_star is None for entry in result.break_even if entry.id in made)
+    elsewhere = [row | {"hardware": "laptop"} for row in sft]
+    assert not [
+        c
+        for c in plan(PlanRequest(predict=True, tokens=3e7), observe(*elsewhere)).candidates
+        if c["source"] == "compute prior"
+    ]
