@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 
 import click
 
@@ -29,5 +31,6 @@ def ls(as_json: bool, limit: int | None) -> None:
         return
     if not rows:
         click.echo(f"no runs in {runs_dir()}: start one with `kdwatch demo` or `kdwatch run RECIPE`", err=True)
-    for line in row_lines(rows):
+    columns = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
+    for line in row_lines(rows, columns):
         click.echo(line)

@@ -43,11 +43,18 @@ def _row(path: Path) -> dict[str, Any]:
     }
 
 
-def row_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """A table for 80 columns: id, status, start, time, energy, Q."""
+OTHERS = 56
+"""Columns that the table takes beside the id."""
+
+
+def row_lines(rows: list[dict[str, Any]], columns: int | None = None) -> list[str]:
+    """A table: id, status, start, time, energy, Q. Ids are cut where it would be wider than `columns`; what is left
+    of one still names the run."""
     if not rows:
         return []
-    width = max(6, min(34, max(len(clean(r["run_id"])) for r in rows)))
+    width = max(6, *(len(clean(r["run_id"])) for r in rows))
+    if columns is not None:
+        width = min(width, max(20, columns - OTHERS))
     head = f"{'RUN':<{width}}  {'STATUS':<11} {'STARTED (UTC)':<16} {'TIME':>8} {'ENERGY':>10} {'Q':>5}"
     return [head, *(_line(row, width) for row in rows)]
 

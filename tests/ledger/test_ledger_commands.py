@@ -95,6 +95,16 @@ def test_ls_shows_the_newest_first(run: Path) -> None:
     assert len(json.loads(kdwatch("ls", "--json", "-n", "1").stdout)) == 1
 
 
+def test_ls_cuts_ids_to_the_terminal_and_no_others() -> None:
+    from kdwatch.ledger.listing import list_rows, row_lines
+
+    path = write_run(runs_dir() / ("20260101-" + "long" * 12), whole_story(), stages=STAGES)
+    rows = list_rows([path])
+    assert path.name in row_lines(rows)[1]
+    cut = row_lines(rows, 80)
+    assert all(len(line.replace("\u00a0", " ")) <= 80 for line in cut) and "20260101-long" in cut[1]
+
+
 def test_ls_without_runs_says_how_to_begin() -> None:
     done = kdwatch("ls")
     assert done.exit_code == 0 and done.stdout == "" and "kdwatch demo" in done.stderr
