@@ -8,7 +8,7 @@ from typing import Literal
 
 from kdwatch.ledger.types import StageTotals, Totals
 from kdwatch.ledger.units import format_energy
-from planners.forecast import Forecast, Prior, RunForecast, StageForecaster, forecast_run, guard
+from planners.forecast import Forecast, RunForecast, StageForecaster, forecast_run, guard
 
 NEAR = 0.9
 """Share of the budget from which on the guard warns."""
@@ -76,21 +76,17 @@ class BudgetGuard:
                 forecaster = self._forecasters.setdefault(stage.name, StageForecaster())
                 forecaster.observe(stage.step, joules, stage.total_steps)
 
-    def forecast(self, totals: Totals) -> RunForecast:
+    def _forecast(self, used: float, running: list[StageTotals]) -> RunForecast:
         """Where the run's energy will end, by its running stages' steps."""
-        running = [s for s in totals.stages if s.status == "running"]
-        return self._forecast(totals.total_j or 0.0, running, [s.name for s in totals.stages if s.status == "pending"])
-
-    def _forecast(self, used: float, running: list[StageTotals], pending: list[str]) -> RunForecast:
         parts: dict[str, Forecast] = {
             s.name: self._forecasters[s.name].forecast() for s in running if s.name in self._forecasters
         }
         known = {name: part for name, part in parts.items() if part.final is not None}
         done = used - sum(part.used for part in known.values())
-        return forecast_run(max(0.0, done), known, {name: Prior(0.0, 0.0) for name in pending})
+        return forecast_run(max(0.0, done), known, {})
 
     def _foresee(self, totals: Totals, used: float, running: list[StageTotals]) -> Verdict:
-        run = self._forecast(used, running, [])
+        run = self._forecast(used, running)
         if run.final is None or not any(s.name in self._forecasters for s in running):
             return Verdict()
         decision = guard(run, self.budget_j, stop=self.stop, mean_w=totals.power_w)

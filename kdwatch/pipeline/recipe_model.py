@@ -21,9 +21,6 @@ from kdwatch.pipeline.spawn import NAME
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.text import clean
 
-KINDS = ("prerun", "preprocess", "teacher", "student", "evaluate", "other")
-REGIMES = ("sft", "kd", "synthetic_sft", "custom")
-
 
 def _seconds(value: Any) -> Any:
     """`2h`, `10s` or a number of seconds, to seconds."""

@@ -185,10 +185,8 @@ class RecipeRun:
         return True
 
 
-def record(spec: Mapping[str, Any]) -> int:
-    """Record a run of a recipe (the recorder's main). Returns its exit code."""
-    recipe = Recipe.model_validate(spec["recipe"])
-    recipe._path = Path(spec["recipe_path"]) if spec.get("recipe_path") else None
+def open_run(spec: Mapping[str, Any], recipe: Recipe) -> Recorder:
+    """Make the run directory of a recipe's run."""
     entries = [
         stage_entry(
             s.name,
@@ -209,7 +207,7 @@ def record(spec: Mapping[str, Any]) -> int:
     if spec.get("sweep"):
         accounting["sweep"] = mask_mapping(spec["sweep"])
     env = {**os.environ, **recipe.env, **{k: v for s in recipe.stages for k, v in s.env.items()}}
-    recorder = setup.open_run(
+    return setup.open_run(
         spec,
         gpus=measured_gpus(recipe, os.environ),
         name=recipe.name,
@@ -220,6 +218,13 @@ def record(spec: Mapping[str, Any]) -> int:
         workdir=recipe.folder,
         accounting=accounting,
     )
+
+
+def record(spec: Mapping[str, Any]) -> int:
+    """Record a run of a recipe (the recorder's main). Returns its exit code."""
+    recipe = Recipe.model_validate(spec["recipe"])
+    recipe._path = Path(spec["recipe_path"]) if spec.get("recipe_path") else None
+    recorder = open_run(spec, recipe)
     answer(run=str(recorder.run), pid=os.getpid())
     setup.leave_launcher()
     recorder.begin()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from kdwatch.pipeline.caplog import DEFAULT_CAP_B
 log = logging.getLogger("kdwatch.recorder")
 SHIM = Path(__file__).with_name("shim.py")
 READY_LIMIT_S = 20.0
+"""A shim starts in about 20 ms; on a machine that is out of memory, later."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class StageProcess:
         )
         assert self._shim.stdin and self._shim.stdout
         self._in, self.fd = self._shim.stdin.fileno(), self._shim.stdout.fileno()
+        os.set_blocking(self.fd, False)
 
     @property
     def shim_pid(self) -> int:
@@ -114,16 +117,25 @@ class StageProcess:
             "token": self._token,
         }
         self._send(spec)
-        return self._hear_until("ready")
+        if self._hear_until("ready"):
+            return True
+        if not self.done:
+            self._shim.kill()
+            self._lost()
+        return False
 
     def go(self) -> None:
-        """Start the command; returns when it runs or could not be started."""
+        """Start the command; returns when it runs or could not be started (or a slow disk lets it wait)."""
         self._send({"go": True})
         self._hear_until("started")
 
     def _hear_until(self, word: str) -> bool:
-        os.set_blocking(self.fd, True)
+        """Take messages until one of this kind; False if the shim died, or said nothing for READY_LIMIT_S."""
+        deadline = time.monotonic() + READY_LIMIT_S
         while not self.done:
+            ready, _, _ = select.select([self.fd], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return False
             if word in self._next_messages():
                 return True
         return False

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pipeline_helpers import begin, events, finish, python, record, stage_events, wait_for, warning_codes
 from sim_nvml import FakeBoard, FakeNvml, build
-from sim_traces import constant
+from sim_traces import constant, square
 
 from kdwatch.ledger.report import build_report
 from kdwatch.rundir.reader import RunReader
@@ -43,6 +43,25 @@ def test_two_boards_one_stage_each(nvml_library: Path, tmp_path: Path, monkeypat
     watts = sorted(joules / stage["duration_s"] for joules in by_name.values())
     assert watts == pytest.approx([100.0, 250.0, 300.0], rel=0.06)
     assert stage["energy_j"]["gpu"] == pytest.approx(400.0 * stage["duration_s"], rel=0.05)
+
+
+def test_short_stages_of_a_restless_board_are_right_within_their_bounds(
+    nvml_library: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """A square wave of 100/700 W, stages of about 1.5 s, counters that tick every 20 and 100 ms: the whole way from the
+    spawn's edge to the report. Issue 3 asks for 1 % and 3 %; a busy machine gets twice that here, and the stated
+    bound must hold."""
+    counters = (0.02, 0.1)
+    nvml = boards(nvml_library, tmp_path, monkeypatch, *(FakeBoard(trace=square(), counter_s=c) for c in counters))
+    lengths = (1.41, 1.57, 1.33)
+    stages = "".join(f"- {{name: s{i}, run: sleep {length}}}\n" for i, length in enumerate(lengths))
+    run = record(tmp_path, f"stages:\n{stages}")
+    origin = RunReader(run).manifest["clock"]["monotonic_origin"]
+    for stage in build_report(run)["stages"]:
+        for board, device in enumerate(d for d in stage["devices"] if d["kind"] == "gpu"):
+            true = nvml.joules(board, origin + stage["start_s"], origin + stage["end_s"])
+            assert device["energy_j"] == pytest.approx(true, rel=(0.02, 0.06)[board])
+            assert abs(device["energy_j"] - true) <= device["bound_j"]
 
 
 def test_no_call_reaches_a_board_while_nothing_runs(nvml_library: Path, tmp_path: Path, monkeypatch) -> None:
