@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kdwatch.ledger.units import format_energy
+
 ABOUT = """\
 Three pipelines distil a 1M-parameter teacher into a small student on five exact-match tasks:
 plain fine-tuning, distillation from cached logits, and fine-tuning on the teacher's answers.
@@ -15,10 +17,8 @@ REGIMES = {"sft": "SFT on noisy labels", "kd": "KD, cached top-20", "synthetic_s
 
 
 def energy(joules: float | None) -> str:
-    """Joules with three significant digits; n/a where unknown."""
-    if joules is None:
-        return "n/a"
-    return f"{joules / 1000:.3g} kJ" if abs(joules) >= 1000 else f"{joules:.3g} J"
+    """Energy with three significant digits; n/a where unknown."""
+    return "n/a" if joules is None else format_energy(joules)
 
 
 def summary(reports: Sequence[dict[str, Any]]) -> str:

@@ -1,7 +1,7 @@
 """Cross-entropy and ghost-tail KL in one function with a written-out gradient.
 
 Autograd would keep and pass over four [M, V] tensors; this keeps one (two where T is not 1), so that a KD step costs
-little more than a step of plain fine-tuning. With q = softmax(z / T), the top-k ids K, p the teacher's classes, t the tail:
+little more than a step of plain fine-tuning. With q = softmax(z / T), K the top-k ids, p the teacher, t the tail:
 
     d KL / dz_v = (q_v - p_v) / T                 for v in K
                 = q_v (1 - p_t / q_t) / T         for v outside
