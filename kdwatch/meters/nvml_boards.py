@@ -13,7 +13,8 @@ import pynvml
 
 from kdwatch.meters import visible
 from kdwatch.meters.base import Device
-from kdwatch.meters.nvml_sensor import GpuSensor, Sources, ask, describe, mig_enabled
+from kdwatch.meters.nvml_probe import Sources, ask, describe, mig_enabled
+from kdwatch.meters.nvml_sensor import GpuSensor
 
 LIMIT_S = 15.0
 """A board that has not answered all questions by then is left out. Without persistence mode the driver's start takes

@@ -7,7 +7,8 @@ from typing import Any
 
 import pynvml
 
-from kdwatch.meters.nvml_sensor import MILLI, GpuSensor, ask
+from kdwatch.meters.nvml_probe import MILLI, ask
+from kdwatch.meters.nvml_sensor import GpuSensor
 
 THROTTLE_NAMES = {
     pynvml.nvmlClocksThrottleReasonSwPowerCap: "power_cap",

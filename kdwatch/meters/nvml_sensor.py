@@ -1,32 +1,24 @@
-"""One NVIDIA board: which readings it gives, found by calling, and how they are read."""
+"""One NVIDIA board, read again and again, and how it fares."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import pynvml
 
 from kdwatch.meters.base import Device, Reading, SensorEvent
 from kdwatch.meters.nvml_fields import FieldReader
+from kdwatch.meters.nvml_probe import MILLI, Sources
 
-ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
-INSTANT = pynvml.NVML_FI_DEV_POWER_INSTANT
-AVERAGE = pynvml.NVML_FI_DEV_POWER_AVERAGE
-GPU_SCOPE = 0
-MODULE_SCOPE = 1
-AVERAGE_WINDOW_S = 1.0
-"""Window of the averaged power, NVML API reference on nvmlDeviceGetPowerUsage and NVML_FI_DEV_POWER_AVERAGE."""
 SLOW_CALL_S = 0.1
 """A call longer than this says nothing of when its power was taken."""
 LIMIT_SLACK = 1.2
 """Power above this share of the enforced limit is a fault of the sensor."""
 RETRY_S = 1.0
 """Time between attempts to reach a lost board."""
-MILLI = 1e-3
 
 GONE = frozenset(
     {
@@ -38,74 +30,6 @@ GONE = frozenset(
     }
 )
 """Errors after which the handle is of no use."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """What one board answered to when it was asked."""
-
-    counter: str | None = None
-    """`field` or `call`."""
-    instant: str | None = None
-    """`field`, or `legacy` where nvmlDeviceGetPowerUsage is instantaneous (GA100 and older)."""
-    average: str | None = None
-    """`field`, or `legacy` where nvmlDeviceGetPowerUsage is a mean of 1 s."""
-    scope: int = GPU_SCOPE
-    fields: tuple[tuple[int, int], ...] = field(default=())
-    """(field, scope) of each value read in the one call, in order."""
-
-    @property
-    def best(self) -> str | None:
-        """Source in the words of `Device.source`; None where the board gives nothing."""
-        if self.counter:
-            return "counter"
-        return "integrated" if self.instant or self.average else None
-
-
-def ask(call: Callable[..., Any], *args: Any) -> Any:
-    """Result of an NVML call; None where board or driver does not offer it."""
-    try:
-        return call(*args)
-    except pynvml.NVMLError:
-        return None
-
-
-def probe(handle: Any, name: str) -> Sources:
-    """Find out what a board gives by asking it, never from its name or architecture alone."""
-    scope = MODULE_SCOPE if is_module(handle, name) else GPU_SCOPE
-    instant, average = _ask_fields(handle, ((INSTANT, scope), (AVERAGE, scope)))
-    (energy,) = _ask_fields(handle, ((ENERGY, GPU_SCOPE),))
-    counter = "field" if energy is not None else None
-    if counter is None and ask(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle) is not None:
-        counter = "call"
-    how_instant = "field" if instant is not None else None
-    how_average = "field" if average is not None else None
-    if scope == GPU_SCOPE and ask(pynvml.nvmlDeviceGetPowerUsage, handle) is not None:
-        if legacy_is_instant(handle):
-            how_instant = how_instant or "legacy"
-        else:
-            how_average = how_average or "legacy"
-    wanted = ((counter, ENERGY, GPU_SCOPE), (how_instant, INSTANT, scope), (how_average, AVERAGE, scope))
-    fields = tuple((number, where) for how, number, where in wanted if how == "field")
-    return Sources(counter, how_instant, how_average, scope, fields)
-
-
-def _ask_fields(handle: Any, fields: tuple[tuple[int, int], ...]) -> list[float | None]:
-    found = ask(FieldReader(fields).read, handle)
-    return found if found is not None else [None] * len(fields)
-
-
-def is_module(handle: Any, name: str) -> bool:
-    """Whether counter and power cover a whole module, CPU included (Grace Hopper and its successors)."""
-    mode = ask(pynvml.nvmlDeviceGetC2cModeInfoV, handle)
-    return bool(mode is not None and mode.isC2cEnabled) or "GH200" in name or "GB200" in name
-
-
-def legacy_is_instant(handle: Any) -> bool:
-    """Whether nvmlDeviceGetPowerUsage is instantaneous: on GA100 (compute capability 8.0) and older. Newer boards
-    give a mean of 1 s (NVML API reference)."""
-    capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
-    return capability is not None and tuple(capability) <= (8, 0)
 
 
 class GpuSensor:
@@ -142,7 +66,7 @@ class GpuSensor:
             return Reading(self.device.key, began)
         try:
             if self.lost:
-                self.handle = pynvml.nvmlDeviceGetHandleByUUID(self.device.id)
+                self._reach()
             counter, instant, average = self._raw()
         except pynvml.NVMLError as problem:
             return self._failed(problem)
@@ -154,6 +78,16 @@ class GpuSensor:
         self._last_mj = counter
         t = (began + ended) / 2
         return Reading(self.device.key, t, counter * MILLI, instant * MILLI, average * MILLI)
+
+    def _reach(self) -> None:
+        """Get a new handle for a lost board, starting NVML again where that is what it says."""
+        try:
+            self.handle = pynvml.nvmlDeviceGetHandleByUUID(self.device.id)
+        except pynvml.NVMLError as problem:
+            if problem.value != pynvml.NVML_ERROR_UNINITIALIZED:
+                raise
+            pynvml.nvmlInit()
+            self.handle = pynvml.nvmlDeviceGetHandleByUUID(self.device.id)
 
     def _sound(self, counter: float, instant: float, average: float) -> bool:
         """Whether all three are beyond doubt: the usual case, in few steps."""
@@ -245,48 +179,3 @@ class GpuSensor:
         if cause not in self._said:
             self._said.add(cause)
             self.say(what, text, t)
-
-
-def describe(handle: Any, index: int) -> tuple[Device, Sources] | str:
-    """A board as a Device and its sources; or, where it gives nothing, a line that says so."""
-    name = str(ask(pynvml.nvmlDeviceGetName, handle) or "NVIDIA GPU")
-    uuid = ask(pynvml.nvmlDeviceGetUUID, handle)
-    if uuid is None:
-        return f"GPU {index} ({name}) does not tell its UUID: it is lost; reset it or reboot"
-    sources = probe(handle, name)
-    if sources.best is None:
-        return f"GPU {index} ({name}) gives neither energy nor power"
-    module = sources.scope == MODULE_SCOPE
-    limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    device = Device(
-        key=f"g{index}",
-        id=str(uuid),
-        name=name,
-        kind="other" if module else "gpu",
-        scope="module" if module else "gpu",
-        source=sources.best,
-        index=index,
-        limit_w=limit * MILLI if limit else None,
-        average_window_s=AVERAGE_WINDOW_S if sources.average else 0.0,
-        details=_details(handle, sources),
-    )
-    return device, sources
-
-
-def _details(handle: Any, sources: Sources) -> dict[str, Any]:
-    found = {
-        "counter": sources.counter,
-        "instant": sources.instant,
-        "average": sources.average,
-        "legacy_power": "instant" if legacy_is_instant(handle) else "average",
-        "driver": ask(pynvml.nvmlSystemGetDriverVersion),
-        "memory_b": getattr(ask(pynvml.nvmlDeviceGetMemoryInfo, handle), "total", None),
-        "mig": mig_enabled(handle),
-    }
-    return {k: v for k, v in found.items() if v is not None}
-
-
-def mig_enabled(handle: Any) -> bool:
-    """Whether the board is cut into MIG slices; its readings are the whole board's all the same."""
-    mode = ask(pynvml.nvmlDeviceGetMigMode, handle)
-    return bool(mode and mode[0])

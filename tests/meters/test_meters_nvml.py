@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import pynvml
 import pytest
 import sim_traces
 from hypothesis import given
@@ -223,6 +224,17 @@ def test_one_lost_board_costs_no_other_a_sample(gpus: Gpus, found: Find) -> None
     assert by_key["g0"].counter_j == pytest.approx(1e6 + 300 * 5.0, abs=31), "the counter went on meanwhile"
     events = [(e.key, e.what) for e in meter.drain_events()]
     assert events == [("g0", "lost"), ("g0", "recovered")]
+
+
+def test_a_library_that_was_shut_down_is_started_again(gpus: Gpus, found: Find) -> None:
+    fake = gpus(FakeBoard())
+    meter = nvml(found(fake))
+    meter.poll()
+    pynvml.nvmlShutdown()
+    assert only(meter.poll()).counter_j is None
+    fake.clock.sleep(2.0)
+    assert only(meter.poll()).counter_j is not None
+    assert [e.what for e in meter.drain_events()] == ["lost", "recovered"]
 
 
 def test_a_lost_board_is_not_asked_at_every_poll(gpus: Gpus, found: Find) -> None:
