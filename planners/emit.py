@@ -113,6 +113,8 @@ def _comment(result: PlanResult, best: Recommendation) -> list[str]:
         f"Predicted: {p.total_kwh:.4g} kWh ({p.total_kwh_low:.4g} to {p.total_kwh_high:.4g} at "
         f"{result.interval_level:.0%}), quality {quality}, scope {best.scope or 'unknown'}.",
     ]
+    if not best.run_dir:
+        lines.append("The teacher's own scores are made once and reused; their energy is not in the prediction.")
     if result.reuse_n > 1:
         lines.append(f"Planned at reuse N = {result.reuse_n}: {p.per_student_kwh:.4g} kWh per student; run it N times.")
     return [clean(line, 300) for line in lines]

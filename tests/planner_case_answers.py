@@ -215,7 +215,8 @@ def _students(case: Case) -> Facts:
 
 def _serving(case: Case) -> Facts:
     found = serving_break_even(case.input["extra_train_kwh"], case.input["j_ref"], case.input["j_student"])
-    return {"status": found.verdict, "t_star_tokens": found.t_star_tokens}
+    threshold = found.t_star_tokens if found.verdict == "reversed" else None
+    return {"status": found.verdict, "t_star_tokens": found.t_star_tokens, "better_below_tokens": threshold}
 
 
 def _lifecycle(case: Case) -> Facts:
@@ -289,7 +290,7 @@ def _convert(case: Case) -> Facts:
     units = {"kwh": "kWh", "wh": "Wh", "mj": "MJ", "j": "J"}
     (name, value), *_ = [(k, v) for k, v in case.input.items() if k in units]
     kwh = energy_kwh(f"{value!r} {units[name]}")
-    facts: Facts = dict(from_kwh(kwh))
+    facts: Facts = dict(from_kwh(kwh, case.input.get("tokens")))
     for asked in case.asked:
         if match := re.fullmatch(r"j_per_token_at_(\d+)M", asked):
             facts[asked] = from_kwh(kwh, int(match[1]) * 1e6)["j_per_token"]

@@ -48,6 +48,9 @@ def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
     low, high = energy(p.per_student_kwh_low), energy(p.per_student_kwh_high)
     yield f"  {level} of runs {low} to {high} (spread {p.spread})"
     yield f"  quality    {_q(p.quality)} ({_q(p.quality_low)} to {_q(p.quality_high)})"
+    if result.limits["program_budget_kwh"] is not None:
+        whole, paid = p.per_student_kwh * result.reuse_n, result.limits["program_budget_kwh"]
+        yield f"  programme  {energy(whole)} of {energy(paid)} for {result.reuse_n} students"
     stages = ", ".join(f"{name} {energy(value)}" for name, value in p.stages_kwh.items() if value is not None)
     yield from _wrapped(f"  stages     {stages or 'n/a'}", " " * 13)
     yield from _money_and_carbon(result, p)
