@@ -29,6 +29,10 @@ DRIVER_ERRORS = (
 )
 
 
+ONE_CELL = re.compile(r"[,;\t|:]|\s\d")
+"""In a line that would be a header of one column: it is rather a sentence, `name: value`, or cells of another kind."""
+
+
 def split(line: str, delimiter: str) -> list[str]:
     """Cells of one line, quotes taken off; an unpaired quote stays in its own line."""
     if '"' not in line:
@@ -95,7 +99,7 @@ def header_of(line: str) -> tuple[str, list[str]] | None:
             continue
         roles = [classify(place, cell).role for place, cell in enumerate(cells)]
         useful = sum(role in ("time", "power", "bare", "energy", "date") for role in roles)
-        if len(cells) == 1 and (len(line.split()) > 3 or len(line) > 60 or any(d in line for d in DELIMITERS)):
+        if len(cells) == 1 and (ONE_CELL.search(line) or len(line.split()) > 3 or len(line) > 60):
             continue
         if useful and (best is None or len(cells) > len(best[2])):
             best = (useful, delimiter, cells)

@@ -44,8 +44,3 @@ def bring() -> Callable[..., Imported]:
         return import_paths(list(paths), check_options(options.pop("form", None), interval, tz), **options)
 
     return run_import
-
-
-def codes(entry: dict[str, Any]) -> set[str]:
-    """Codes of the warnings of an object."""
-    return {warning["code"] for warning in entry["warnings"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from conftest import codes
+from interop_helpers import codes
 
 TICKS = [(0, 100.0), (1, 200.0), (2, 100.0)]
 """Trapezoid: 150 + 150 = 300 J in 2 s."""

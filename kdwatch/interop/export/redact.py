@@ -14,7 +14,7 @@ PATH = re.compile(r"(?<![\w/.:])(?:~|\.{1,2})?(?:/[^\s/:;,'\"()<>|]+)+/?")
 WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\[^\s;,'\"<>|]+|\\\\[^\s;,'\"<>|]+")
 ADDRESS = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*\b|\b\d{1,3}(?:\.\d{1,3}){3}\b")
 URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+", re.IGNORECASE)
-NODE = re.compile(r"\b(?:node|nid|host|login|gpu|compute|worker)-?\d{2,}(?:\.[\w.-]+)?\b", re.IGNORECASE)
+NODE = re.compile(r"\b(?:node|nid|host|login|compute|worker)-?\d{2,}(?:\.[\w.-]+)?\b", re.IGNORECASE)
 COMMON = {"root", "user", "localhost", "admin", "runner", "gpu", "cpu", "kdwatch", "main", "test"}
 """Names of users and hosts that say nothing and occur in ordinary text."""
 

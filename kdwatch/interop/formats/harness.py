@@ -57,12 +57,16 @@ def summary_stages(data: dict[str, Any]) -> list[LoggedStage]:
     return [stage_of(entry) for entry in found.values() if isinstance(entry, dict)] if isinstance(found, dict) else []
 
 
+def _text(value: object) -> str | None:
+    return str(value)[:200] if value is not None else None
+
+
 def summary_facts(data: dict[str, Any]) -> dict[str, Any]:
     """The summary's own totals, as written."""
     return {
         "summary_total_energy_j": number_or_none(data.get("total_energy_joules")),
         "summary_tokens": integer_or_none(data.get("total_tokens_processed")),
         "summary_duration_s": number_or_none(data.get("total_duration_seconds")),
-        "summary_start_local": str(data.get("start_time"))[:40],
-        "experiment": str(data.get("experiment_name"))[:200],
+        "summary_start_local": _text(data.get("start_time")),
+        "experiment": _text(data.get("experiment_name")),
     }

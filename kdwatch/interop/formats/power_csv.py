@@ -236,7 +236,9 @@ def _with_contents(problem: LogProblem, source: TextSource, table: Table) -> Log
     rows = sum(1 for line in table.lines if line.strip()) if "rows" not in problem.facts else 0
     shown = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
     text = f"{source.path}: {problem}"
-    if columns and "rows" not in problem.facts:
+    if not table.header and len(columns) == 1:
+        text += f" and no known format; its first line is {shown!r} (formats: docs/import-export.md)"
+    elif columns and "rows" not in problem.facts:
         text += f"; it has {len(columns)} columns: {shown}"
         if table.header:
             text += "; log power.draw too (nvidia-smi --query-gpu=timestamp,index,power.draw)"
