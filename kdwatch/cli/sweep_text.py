@@ -16,14 +16,16 @@ def result_lines(result: Row) -> Iterator[str]:
     """The lines that `kdwatch sweep` prints at its end."""
     points = result["points"]
     skipped = sum(point["skipped"] for point in points)
-    spent = "n/a" if result["spent_j"] is None else format_energy(result["spent_j"])
+    spent = _energy(result["spent_j"], any(point["estimated"] for point in points))
     ran = len(points) - skipped
-    yield f"{clean(result['name'], 64)}: {len(points)} points, {ran} run now with {spent}, {skipped} done before"
+    now = f"{ran} run now with {spent}" if ran else "none run now"
+    yield f"{clean(result['name'], 64)}: {len(points)} points, {now}, {skipped} done before"
     yield ""
     yield from table([("", "point", "per student", "Q", "status", "run"), *map(_row, points)])
     if result["frontier"]:
         yield ""
-        yield "* on the frontier. Energy per student at reuse 1: a teacher's output counts in full."
+        estimates = "; ~ contains estimates" if any(point["estimated"] for point in points) else ""
+        yield f"* on the frontier. Energy per student at reuse 1: a teacher's output counts in full{estimates}."
         yield "Plan with it: kdwatch plan --frontier " + " ".join(_sources(points))
     for left in result["left_out"]:
         yield f"! not on the plane: {clean(left['why'], 300)}"
@@ -34,11 +36,16 @@ def _row(point: Row) -> tuple[str, ...]:
     return (
         "*" if point["on_frontier"] else "",
         clean(point["name"], 64),
-        "n/a" if energy is None else format_energy(energy * KWH_J),
+        _energy(None if energy is None else energy * KWH_J, point["estimated"]),
         "n/a" if point["quality"] is None else f"{point['quality']:.3f}",
         point["status"] + (", before" if point["skipped"] else ""),
         clean(point["run_id"], 100),
     )
+
+
+def _energy(joules: float | None, estimated: bool) -> str:
+    """`~1.2 kJ` where a part of it is an estimate."""
+    return "n/a" if joules is None else ("~" if estimated else "") + format_energy(joules)
 
 
 def _sources(points: Sequence[Row]) -> list[str]:
@@ -55,8 +62,8 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def point_line(number: int, count: int, point: Row) -> str:
-    """One line when a point has ended: `[3/12] kd-alpha0.3  completed  1.2 Wh  Q 0.81  (reused: teacher)`."""
-    energy = "n/a" if point["total_j"] is None else format_energy(point["total_j"])
+    """One line when a point has ended: `[3/12] kd-alpha0.3  completed  1.20 kJ  Q 0.810  reused teacher`."""
+    energy = _energy(point["total_j"], point["estimated"])
     parts = [f"[{number}/{count}] {clean(point['name'], 64)}", point["status"], energy]
     parts += [f"Q {point['quality']:.3f}"] if point["quality"] is not None else []
     if point["failed"]:

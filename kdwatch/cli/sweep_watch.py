@@ -59,6 +59,7 @@ class Watcher:
     def follow(self, run: Path) -> None:
         """Wait for the end of a run. Raises Stopped where a signal came."""
         self._busy = True
+        common.note(f"run {run.name}")
         try:
             self._wait(run)
         finally:

@@ -48,6 +48,7 @@ def point_result(outcome: Outcome) -> dict[str, Any]:
         "regime": report["regime"],
         "duration_s": report["duration_s"],
         "total_j": report["total_j"],
+        "estimated": any(stage["energy_j"]["estimated"] for stage in report["stages"]),
         "reused": [stage["name"] for stage in report["stages"] if stage["status"] == "reused"],
         "quality": (report["quality"] or {}).get("q"),
         "failed": [stage["name"] for stage in report["stages"] if stage["status"] == "failed"],

@@ -83,7 +83,7 @@ def test_smollm2_is_distilled(tmp_path: Path) -> None:
     assert all(stages[name]["energy_j"]["total"] > 0 for name in ("teacher", "student", "evaluate"))
     assert stages["student"]["tokens"] > 1000 and stages["teacher"]["tokens"] > 1000
     benchmarks = report["quality"]["benchmarks"]
-    agreement = benchmarks["agreement"]
+    agreement = benchmarks["teacher_agreement"]
     assert agreement["teacher"] == pytest.approx(1.0, abs=0.02)  # with itself, but for ties in half precision
     assert 0.05 < agreement["student"] < 1.0  # guessing would be 1 / 49152
     assert 0 < report["quality"]["q"] < 1.2
