@@ -151,7 +151,17 @@ class CounterTrack:
                 self._append_bridge(last, t, bridge)
                 return
         self._learn(last, low, t)
-        self._append(Tick(low, t, last.joules + step, last.bridged_j, last.uncovered_s))
+        uncovered = last.uncovered_s + (t - last.high if self._lost_wraps(t) else 0.0)
+        self._append(Tick(low, t, last.joules + step, last.bridged_j, uncovered))
+
+    def _lost_wraps(self, t: float) -> bool:
+        """Whether the time since the last tick is long enough for whole wraps at the power of before: the step is
+        then the least that was used, and the time counts as uncovered."""
+        if self.wrap_j is None or len(self.ticks) < 2:
+            return False
+        earlier, last = self.ticks[-2:]
+        watts = (last.joules - earlier.joules) / (last.high - earlier.high)
+        return watts * (t - last.high) > 0.9 * self.wrap_j
 
     def _learn(self, last: Tick, low: float, t: float) -> None:
         """Two ticks timed within one burst tell how often this counter updates. Of different answers the shorter

@@ -18,8 +18,6 @@ NOISE_W = 1.0
 """Noise of a power reading, in watts, at least."""
 AGE_S = 0.02
 """A power value may be this old when it is read."""
-
-
 HIDDEN = 0.1
 """Standard deviation of what hides between samples further apart, as a share of spread x time: of 0.1 to 1.2, tried
 on simulated boards, 0.1 gave the smallest errors."""

@@ -168,3 +168,15 @@ def test_a_zone_that_could_not_be_read_is_missing_not_zero() -> None:
     energy = ledger.totals().stages[0].energy_j
     assert energy["cpu"] is None and "cpu" in energy["missing"]
     assert energy["total"] == pytest.approx(1000.0, rel=0.01)
+
+
+def test_a_silence_longer_than_a_wrap_is_not_taken_for_known() -> None:
+    """An AMD zone at 225 W wraps each 292 s; 10 minutes without a reading may hold two wraps: coverage says so."""
+    times = [t for t in every(1.0, 0.0, 900.0) if not 100.0 < t < 700.0]
+    device = part(run([package(wrap_j=AMD)], "cpu0", times, lambda t: (225 * t) % AMD).totals(), "s", "cpu0")
+    assert device.energy_j == pytest.approx(225 * 900 - 2 * AMD, abs=1.0)
+    assert device.coverage == pytest.approx(300 / 900, abs=0.01) and "gap" in device.flags
+    assert device.bound.gap_j >= 2 * AMD
+    short = [t for t in every(1.0, 0.0, 900.0) if not 100.0 < t < 300.0]
+    known = part(run([package(wrap_j=AMD)], "cpu0", short, lambda t: (225 * t) % AMD).totals(), "s", "cpu0")
+    assert known.energy_j == pytest.approx(225 * 900, abs=1.0) and known.coverage == 1.0
