@@ -7,10 +7,13 @@ quick for a while it comes back.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
+
+log = logging.getLogger("kdwatch.meters")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -99,7 +102,11 @@ class Lane(Generic[Item, Result]):
                 self._since = time.monotonic()
             if item is None:
                 return
-            result = job(item)
+            try:
+                result = job(item)
+            except Exception:  # a fault in a job must not end the thread: its devices would fall silent for good
+                log.exception("a sensor's job failed")
+                continue
             with self._lock:
                 self._results.append(result)
 
@@ -118,7 +125,7 @@ class Crew(Generic[Item, Result]):
 
     def run(self, job: Callable[[Item], Result]) -> list[Result]:
         """`job` for every item whose last turn is over; returns what is there by the deadline, late results of
-        earlier turns included. `job` must not raise."""
+        earlier turns included. A `job` that raises is logged and has no result."""
         results: list[Result] = []
         for lane in self._lanes:
             if lane.busy:

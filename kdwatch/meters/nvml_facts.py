@@ -64,4 +64,7 @@ def throttle(handle: Any) -> str | None:
 
 def compute_pids(handle: Any) -> list[int]:
     """Processes with a compute context on the board; on MIG boards NVML lists those of all slices."""
-    return [p.pid for p in ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or ()]
+    found = ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+    if found is None:  # drivers before 510
+        found = ask(pynvml.nvmlDeviceGetComputeRunningProcesses_v2, handle)
+    return [p.pid for p in found or ()]

@@ -21,6 +21,8 @@ AVERAGE_WINDOW_S = 1.0
 MILLI = 1e-3
 SAME_MJ = 2_000_000
 """Two reads of one counter differ by less, unless a board used 2 kJ between them."""
+REFUSALS = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, UnicodeDecodeError)
+"""What pynvml raises where an answer cannot be had: the last two where the library is older than the binding."""
 INSTANT_NAMES = ("A100", "A800", "A30", "V100", "P100", "T4")
 """Boards whose nvmlDeviceGetPowerUsage is instantaneous."""
 
@@ -48,10 +50,10 @@ class Sources:
 
 
 def ask(call: Callable[..., Any], *args: Any) -> Any:
-    """Result of an NVML call; None where board or driver does not offer it."""
+    """Result of an NVML call; None where board, driver or library version does not offer it."""
     try:
         return call(*args)
-    except pynvml.NVMLError:
+    except REFUSALS:
         return None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sim_nvml
 import sim_traces
 from sim_nvml import NEVER, FakeBoard, FakeNvml
 from sim_powercap import Driver, PowercapTree
@@ -64,6 +65,19 @@ def test_report_against_truth(nvml_library: Path, tmp_path: Path) -> None:
     assert stage["energy_j"]["dram"] == pytest.approx(15 * (end - start), rel=0.15)
     assert stage["energy_j"]["ram_estimated"] in (None, 0)
     assert stage["bound_j"] > 0 and report["total_j"] >= stage["energy_j"]["total"]
+
+
+def test_an_old_library_with_the_legacy_calls_alone(tmp_path: Path) -> None:
+    """No field values, no limits, no list of processes: two boards at 250 W, by their counters."""
+    library = sim_nvml.build_bare(tmp_path)
+    fake = FakeNvml(library, tmp_path, [], virtual=False)
+    report, reader = execute(fake, tmp_path / "none", tmp_path)
+    start, end = window(reader)
+    gpus = [d for d in report["stages"][0]["devices"] if d["kind"] == "gpu"]
+    assert [d["source"] for d in gpus] == ["counter", "counter"]
+    for device in gpus:
+        assert device["energy_j"] == pytest.approx(250 * (end - start), rel=0.04)
+    assert {w["code"] for w in report["warnings"]} <= {"estimated"}
 
 
 def test_faults_in_mid_run_change_no_exit_status(nvml_library: Path, tmp_path: Path) -> None:

@@ -105,6 +105,19 @@ def test_threads_end_with_the_crew(items: list[Item]) -> None:
     assert threading.active_count() == before
 
 
+def test_a_job_that_raises_costs_that_result_and_no_thread(items: list[Item]) -> None:
+    crew: Crew[Item, str] = Crew(items, deadline_s=5.0)
+
+    def job(item: Item) -> str:
+        if item.name == "b":
+            raise RuntimeError("no bus")
+        return item.name
+
+    assert crew.run(job) == ["a", "c", "d"]
+    assert crew.run(Item.job) == list("abcd")
+    crew.close()
+
+
 def test_no_items_no_thread() -> None:
     before = threading.active_count()
     assert Crew([]).run(lambda item: item) == []

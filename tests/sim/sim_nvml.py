@@ -144,6 +144,11 @@ class FakeNvml:
         return own.trace.joules(start - self.origin + own.shift_s, end - self.origin + own.shift_s)
 
 
+def build_bare(folder: Path) -> Path:
+    """Compile a library as an old driver has it: no field values, no facts, no list of processes."""
+    return build(folder, [HERE / "bare_nvml.c"], "default")
+
+
 def compiler() -> str | None:
     """Path of a C compiler."""
     return next((p for p in map(shutil.which, ("cc", "gcc", "clang")) if p), None)
@@ -155,7 +160,7 @@ def header_folder() -> Path | None:
     return found[-1].parent if found else None
 
 
-def build(folder: Path) -> Path:
+def build(folder: Path, sources: Sequence[Path] = SOURCES, visibility: str = "hidden") -> Path:
     """Compile the library; skips the test where that cannot be done."""
     cc, headers = compiler(), header_folder()
     if cc is None:
@@ -164,9 +169,9 @@ def build(folder: Path) -> Path:
         pytest.skip("nvml.h is missing: install nvidia-nvml-dev for simulated GPUs")
     library = folder / "libnvidia-ml.so.1"
     command = [cc, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", "-fPIC"]
-    command += ["-shared", "-fvisibility=hidden", "-Wl,-soname,libnvidia-ml.so.1", f"-I{headers}"]
+    command += ["-shared", f"-fvisibility={visibility}", "-Wl,-soname,libnvidia-ml.so.1", f"-I{headers}"]
     done = subprocess.run(
-        [*command, "-o", str(library), *map(str, SOURCES), "-lm"], capture_output=True, text=True, check=False
+        [*command, "-o", str(library), *map(str, sources), "-lm"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return library
