@@ -79,9 +79,11 @@ def format_energy(joules: float | None, unit: str = "auto") -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """`0.52 s`, `12.3 s`, `3:07`, `2:03:07`, `3 d 2:03:07`; `n/a` for None."""
+    """`6.71 ms`, `0.520 s`, `12.3 s`, `3:07`, `2:03:07`, `3 d 2:03:07`; `n/a` for None."""
     if seconds is None or not math.isfinite(seconds):
         return "n/a"
+    if 0 < seconds < 0.1:
+        return f"{three_digits(seconds * 1000)} ms"
     if seconds < 60:
         return f"{three_digits(seconds)} s" if seconds < 10 else f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)

@@ -70,8 +70,8 @@ def test_three_digits_keep_three_digits(value: float) -> None:
 
 
 def test_duration_and_number_text() -> None:
-    shown = [format_duration(s) for s in (None, 0.5, 12.34, 187.4, 7387, 266587)]
-    assert shown == ["n/a", "0.500 s", "12.3 s", "3:07", "2:03:07", "3 d 2:03:07"]
+    shown = [format_duration(s) for s in (None, 0, 0.00671, 0.5, 12.34, 187.4, 7387, 266587)]
+    assert shown == ["n/a", "0 s", "6.71 ms", "0.500 s", "12.3 s", "3:07", "2:03:07", "3 d 2:03:07"]
     assert [format_number(v) for v in (None, 5, 1234, 5.6e7)] == ["n/a", "5.00", "1.23k", "56.0M"]
 
 
