@@ -35,7 +35,7 @@ class Sampler(threading.Thread):
         self._condition = threading.Condition()
         self._edges_wanted = 0
         self._edges_done = 0
-        self._active_until = float("inf")
+        self._active_until = time.monotonic() + TAIL_S
         self._ending = False
         self._info_due = 0.0
         self._info_columns: list[tuple[str, str]] | None = None

@@ -164,7 +164,7 @@ class StageRun:
         }
         if stage.builtin:
             env["KDWATCH_STAGE_CONFIG"] = str(self._write_config())
-            env["PYTHONUNBUFFERED"] = "1"
+        env.setdefault("PYTHONUNBUFFERED", "1")  # the log is for watching
         return StageCommand(
             stage=stage.name,
             argv=stage.argv,
@@ -217,8 +217,19 @@ class StageRun:
         )
         self.recorder.samplers.set_active(False)
         if status == "completed" and self.staging:
-            return self._keep(self.staging)
+            return self._keep_or_fail(self.staging, t)
         return "failed" if status == "timeout" else status
+
+    def _keep_or_fail(self, staging: Path, t: float | None) -> str:
+        """Put the output into the store; a stage whose output cannot be kept has failed after all."""
+        try:
+            return self._keep(staging)
+        except (UsageProblem, OSError) as problem:
+            name = self.stage.name
+            log.exception("output of %s", name)
+            self.recording.warn("output_lost", f"its output could not be stored: {problem}", stage=name)
+            self.recording.event("stage_ended", t=t, stage=name, status="failed", exit_code=0, signal=None)
+            return "failed"
 
     def _status(self, outcome: StageOutcome) -> str:
         if self.asked and not (self.asked != "timeout" and outcome.exit_code == 0):

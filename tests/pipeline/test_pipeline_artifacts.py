@@ -118,6 +118,16 @@ def test_a_stage_that_fails_leaves_no_artifact(rows: Path, mark: str) -> None:
     assert list(ArtifactStore()) == []
 
 
+def test_an_output_that_cannot_be_stored_fails_its_stage(rows: Path, mark: str, own_home: Path) -> None:
+    """A file stands where the store wants a directory: as with a disk that refuses."""
+    (own_home / "artifacts").mkdir()
+    (own_home / "artifacts" / "dataset").write_text("")
+    run = record(rows, recipe() + "- {name: after, run: 'true'}\n")
+    status = {s["name"]: s["status"] for s in build_report(run)["stages"]}
+    assert status == {"data": "failed", "after": "skipped"}
+    assert "output_lost" in warning_codes(run)
+
+
 def test_dry_run_says_what_would_be_reused_and_changes_nothing(rows: Path, mark: str, own_home: Path) -> None:
     text = describe(load_recipe(write_recipe(rows, recipe())))
     assert "preprocess" in text and "run" in text.splitlines()[-1] and "reuse" not in text
