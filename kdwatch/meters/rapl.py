@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from kdwatch.meters.base import Device, Reading, SensorEvent
+from kdwatch.meters.processes import read_text
 from kdwatch.meters.rapl_mirrors import MirrorWatch
 from kdwatch.meters.rapl_zones import Zone
 
 MICRO = 1e-6
+LONGEST = 20
+"""Digits of the largest 64-bit counter."""
 SYSTEMATIC = 0.05
 
 
@@ -28,28 +30,23 @@ class Counter(Protocol):
 
 
 class ZoneCounter:
-    """The counter of one powercap zone, kept open: a read is one system call."""
+    """The counter of one powercap zone. The file is opened for each read: once a second that costs nothing, and a
+    file that was replaced, or a container's mount that changed, is seen."""
 
     def __init__(self, device: Device, zone: Zone) -> None:
         self.device = device
-        self._path = zone.energy_path
-        self._fd: int | None = None
+        self._path = str(zone.energy_path)
 
     def read_j(self) -> float | None:
-        """Joules; a file that went away is opened again."""
-        try:
-            if self._fd is None:
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            return int(os.pread(self._fd, 32, 0)) * MICRO
-        except (OSError, ValueError):
-            self.close()
-            return None
+        """Joules; None where the file cannot be read or holds no number, also at a second look."""
+        for _ in range(2):
+            text = (read_text(self._path) or "").strip(" \n\0")
+            if text.isascii() and text.isdigit() and len(text) <= LONGEST:
+                return int(text) * MICRO
+        return None
 
     def close(self) -> None:
-        """Close the file."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        """Nothing is kept open."""
 
 
 class RaplMeter:

@@ -130,7 +130,6 @@ def test_one_failed_read_costs_one_reading(tmp_path: Path) -> None:
     tree = two_sockets(tmp_path)
     meter = meter_of(tree)
     meter.poll()
-    meter.close()  # as a file that went away: it is opened again
     tree.zones["intel-rapl:0"].path.rename(tmp_path / "away")
     assert joules(meter.poll())["cpu0"] is None
     assert joules(meter.poll())["cpu1"] is not None
@@ -235,7 +234,26 @@ def test_reading_leaves_no_open_file_behind(tmp_path: Path) -> None:
     meter = meter_of(two_sockets(tmp_path))
     for _ in range(20):
         meter.poll()
-    assert open_files() == before + 4
-    meter.close()
-    meter.close()
     assert open_files() == before
+    meter.close()
+    meter.close()
+
+
+def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    tree = PowercapTree(tmp_path)
+    zone = tree.add("intel-rapl:0", "package-0")
+    meter = meter_of(tree)
+    meter.poll()
+    (tmp_path / "new").write_text("7000000\n")
+    (tmp_path / "new").replace(zone.path / "energy_uj")
+    assert joules(meter.poll())["cpu0"] == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("content", ["", "n/a\n", "-5\n", "1.5\n", "\0\0", "9" * 30])
+def test_a_file_without_a_number_is_a_gap(tmp_path: Path, content: str) -> None:
+    tree = PowercapTree(tmp_path)
+    zone = tree.add("intel-rapl:0", "package-0")
+    meter = meter_of(tree)
+    meter.poll()
+    (zone.path / "energy_uj").write_text(content)
+    assert joules(meter.poll())["cpu0"] is None
