@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from sim_powercap import Driver, PowercapTree
 
+from kdwatch.cli.plan import plan
+from kdwatch.cli.sweep import sweep as command
 from kdwatch.rundir.paths import list_runs
 from kdwatch.rundir.reader import RunReader
 
@@ -71,10 +74,9 @@ def kdwatch(*words: str | Path) -> subprocess.Popen[str]:
 
 
 def sweep(path: Path, *words: str) -> tuple[int, dict[str, Any], str]:
-    """Run a sweep to its end: exit code, its object, what it said."""
-    process = kdwatch("sweep", path, "--json", *words)
-    out, err = process.communicate(timeout=3 * PATIENCE_S)
-    return process.returncode, json.loads(out) if out else {}, err
+    """Run a sweep to its end, in this process: exit code, its object, what it said."""
+    done = CliRunner().invoke(command, [str(path), "--json", *words])
+    return done.exit_code, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
 
 def test_points_run_once_and_give_a_frontier_that_plan_takes(grid: Path) -> None:
@@ -92,8 +94,8 @@ def test_points_run_once_and_give_a_frontier_that_plan_takes(grid: Path) -> None
         codes = {e["code"] for e in RunReader(run).iter_events() if e["type"] == "warning"}
         assert "shared_host" not in codes  # the run before has ended for good
 
-    plan = kdwatch("plan", "--frontier", *(p["run_id"] for p in points), "--json")
-    answer = json.loads(plan.communicate(timeout=PATIENCE_S)[0])
+    planned = CliRunner().invoke(plan, ["--frontier", *(p["run_id"] for p in points), "--json"])
+    answer = json.loads(planned.stdout)
     assert [(f["id"], f["quality"]) for f in answer["frontier"]] == [
         (f["id"], f["quality"]) for f in result["frontier"]
     ]
@@ -168,10 +170,10 @@ def test_dry_run_tells_what_is_done_and_runs_nothing(grid: Path) -> None:
     write(grid, ["1"])
     assert sweep(grid)[0] == 0
     write(grid, ["1", "2"])
-    _, plan, _ = sweep(grid, "--dry-run")
-    assert [p["status"] for p in plan["points"]] == ["completed", "to run"]
-    assert plan["stages_to_run"] == 2 and len(list_runs()) == 1
-    text = kdwatch("sweep", grid, "--dry-run").communicate(timeout=PATIENCE_S)[0]
+    _, dry, _ = sweep(grid, "--dry-run")
+    assert [p["status"] for p in dry["points"]] == ["completed", "to run"]
+    assert dry["stages_to_run"] == 2 and len(list_runs()) == 1
+    text = CliRunner().invoke(command, [str(grid), "--dry-run"]).stdout
     assert "2 points, 1 to run, 1 done before" in text and text.endswith("nothing was run\n")
 
 
