@@ -66,3 +66,33 @@ def test_importing_the_module_imports_no_transformers() -> None:
     code = "import sys, kdwatch.callback; print('transformers' in sys.modules, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+ALONE = """
+import time
+from kdwatch.callback import Reporter
+reporter = Reporter("train", "student")
+reporter.begin()
+reporter.phase("work")
+reporter.counts(50, 1, 2, 3.0)
+time.sleep(0.3)
+reporter.counts(120, 2, 2, 2.5)
+reporter.phase("save")
+reporter.end()
+"""
+
+
+def test_without_a_run_around_it_records_one(tmp_path: Path) -> None:
+    """The same reports in a program of its own: a run of one stage with the same counts."""
+    from kdwatch.ledger.report import build_report
+
+    home = tmp_path / "home"
+    subprocess.run(
+        [sys.executable, "-c", ALONE],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KDWATCH_HOME": str(home)},
+        check=True, timeout=240,
+    )  # fmt: skip
+    (run,) = [path for path in (home / "runs").iterdir() if (path / "manifest.json").exists()]
+    (stage,) = build_report(run)["stages"]
+    assert (stage["name"], stage["kind"], stage["tokens"], stage["step"]) == ("train", "student", 120, 2)
+    assert stage["loss"] == 2.5 and set(stage["phases_s"]) == {"work", "save"}
