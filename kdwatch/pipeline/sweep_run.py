@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from kdwatch.pipeline.artifacts import ArtifactStore
 from kdwatch.pipeline.hashing import HashMemory
 from kdwatch.pipeline.launch import start_run
 from kdwatch.pipeline.sweep import Point, Sweep
 from kdwatch.pipeline.sweep_done import KnownRuns, point_key
 from kdwatch.rundir.reader import RunReader
+
+LOCK_POLL_S = 0.1
 
 
 class Stopped(Exception):
@@ -34,7 +38,7 @@ class Outcome:
     status: str
     """Status of the run."""
     skipped: bool
-    """It was completed before this sweep began."""
+    """It was complete before its turn came."""
 
 
 class Watcher(Protocol):
@@ -58,22 +62,29 @@ def found_points(sweep: Sweep, again: bool = False) -> list[tuple[Point, str, tu
 def run_points(sweep: Sweep, watcher: Watcher, again: bool = False) -> Iterator[Outcome]:
     """Run the points in order; each outcome as soon as it is there. A point that fails does not end the sweep.
 
-    Two points that do the same are run once. Raises UsageProblem where a run cannot be started, Stopped from `watcher`.
+    Two points that do the same are run once, and so is one that another sweep runs at the same time. Raises
+    UsageProblem where a run cannot be started, Stopped from `watcher`.
     """
-    done: dict[str, tuple[Path, str]] = {}
+    here: dict[str, Path] = {}
     for number, (point, key, found) in enumerate(found_points(sweep, again), 1):
-        if found is None and key in done:
-            found = done[key]
-        if found and found[1] == "completed":
-            yield Outcome(number, point, found[0], "completed", skipped=True)
+        run = here.get(key) or (found[0] if found and found[1] == "completed" else None)
+        if run is not None and RunReader(run).status() == "completed":
+            yield Outcome(number, point, run, "completed", skipped=True)
             continue
-        goes_on = found is not None and found[1] == "running"
-        run = found[0] if found and goes_on else watcher.start(partial(_start, sweep, point, key))
+        run = here[key] = watcher.start(partial(_start_or_join, sweep, point, key, again))
         watcher.follow(run)
-        status = RunReader(run).status()
-        done[key] = (run, status)
-        yield Outcome(number, point, run, status, skipped=False)
+        yield Outcome(number, point, run, RunReader(run).status(), skipped=False)
 
 
-def _start(sweep: Sweep, point: Point, key: str) -> Path:
-    return start_run(point.recipe, sweep={"name": sweep.name, "key": key, "settings": point.settings})
+def _start_or_join(sweep: Sweep, point: Point, key: str, again: bool) -> Path:
+    """Start the run of a point, or take the one that another process has started meanwhile or completed."""
+    lock = ArtifactStore().lock("point", key)
+    while not lock.try_acquire():
+        time.sleep(LOCK_POLL_S)
+    try:
+        found = None if again else KnownRuns().find(key)
+        if found is not None:
+            return found[0]
+        return start_run(point.recipe, sweep={"name": sweep.name, "key": key, "settings": point.settings})
+    finally:
+        lock.release()

@@ -15,6 +15,7 @@ from kdwatch.pipeline.recipe import load_recipe
 from kdwatch.pipeline.spawn import NAME
 from kdwatch.pipeline.sweep import Sweep, load_sweep
 from kdwatch.pipeline.sweep_names import point_name, unique_names
+from kdwatch.pipeline.sweep_temperatures import declare_temperatures
 from kdwatch.rundir.errors import UsageProblem
 
 ReadSweep = Callable[[str], Sweep]
@@ -168,6 +169,30 @@ def test_too_many_points_are_a_slip(folder: Path) -> None:
     (folder / "grid.yaml").write_text(KD + f"sweep: {{student.seed: [{values}], cache.seed: [{values}]}}\n")
     with pytest.raises(UsageProblem, match="10201 points"):
         load_sweep(folder / "grid.yaml")
+
+
+TEMPERATURES = st.lists(st.sampled_from([0.5, 1, 1.0, 2, 4, 8]), min_size=1, max_size=4, unique_by=float)
+
+
+@given(st.one_of(st.none(), TEMPERATURES), st.lists(TEMPERATURES, min_size=1, max_size=3))
+def test_every_cache_of_a_sweep_declares_all_temperatures_used_on_its_like(
+    declared: list[float] | None, grids: list[list[float]]
+) -> None:
+    def recipe(temperature: float) -> dict[str, Any]:
+        settings = {"teacher": "t"} | ({} if declared is None else {"temperatures": list(declared)})
+        return {
+            "stages": [
+                {"name": "c", "uses": "teacher.cache_logits", "with": settings},
+                {"name": "s", "uses": "student.train", "with": {"temperature": temperature}, "inputs": {"logits": "c"}},
+            ]
+        }
+
+    recipes = [recipe(t) for grid in grids for t in grid]
+    declare_temperatures(recipes)
+    found = {tuple(map(float, r["stages"][0]["with"]["temperatures"])) for r in recipes}
+    assert len(found) == 1  # one cache for all
+    used = {float(t) for grid in grids for t in grid}
+    assert set(found.pop()) == used | {float(t) for t in declared or ()}
 
 
 VALUES = st.one_of(
