@@ -6,6 +6,7 @@ of each command and the module that holds it; a test keeps both in step.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 import click
@@ -47,7 +48,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
-            return None
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, COMMANDS, n=1)
+            raise click.UsageError(f"no command {name!r}" + (f"; did you mean {near[0]}" if near else ""), ctx)
         target, _ = COMMANDS[name]
         module, attribute = target.split(":")
         return getattr(import_module(module), attribute)
@@ -64,10 +68,27 @@ def cli(ctx: click.Context) -> None:
     """Watch, account for and plan the energy of language-model distillation.
 
     \b
+    kdwatch                              the list of your runs, on screen
     kdwatch demo                         three real pipelines on this machine, in under 3 minutes
     kdwatch run recipe.yaml              run a pipeline and watch it
     kdwatch exec -- python train.py      measure any command
     kdwatch plan --budget 20kWh          what fits a budget, and why
     """
     if ctx.invoked_subcommand is None:
+        _home(ctx)
+
+
+def _home(ctx: click.Context) -> None:
+    """Without a command: the Runs screen on a terminal, the help elsewhere."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         click.echo(ctx.get_help())
+        return
+    from kdwatch.cli.errors import one_line_errors
+    from kdwatch.tui.plain import can_show_screen
+
+    if not can_show_screen():
+        click.echo(ctx.get_help())
+        return
+    from kdwatch.tui.app import run_app
+
+    raise SystemExit(one_line_errors(run_app)(None))
