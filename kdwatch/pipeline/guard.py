@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from kdwatch.ledger.types import StageTotals, Totals
 from kdwatch.ledger.units import format_energy
-from planners.forecast import Forecast, RunForecast, StageForecaster, forecast_run, guard
+from planners.forecast import Forecast, Prior, RunForecast, StageForecaster, forecast_run, guard
 
 NEAR = 0.9
 """Share of the budget from which on the guard warns."""
+NOTHING = Prior(0.0, 0.0)
 FORECAST_S = 2.0
 """Least time between two forecasts."""
 
@@ -28,14 +29,15 @@ class Verdict:
 class BudgetGuard:
     """Compares what was used, and what will have been used at the end, with the budget.
 
-    Stages that have not begun count as nothing in the forecast, so that P(over budget) is never overstated:
-    an end that is already certain to be over is certain whatever they use.
+    Stages that have not begun count as what the cost model expects (`expected`: mean and standard deviation in joules);
+    those that it cannot tell count as nothing, so that P(over budget) is never overstated.
     """
 
-    def __init__(self, budget_j: float, stop: bool) -> None:
+    def __init__(self, budget_j: float, stop: bool, expected: Mapping[str, tuple[float, float]] | None = None) -> None:
         self.budget_j = budget_j
         self.stop = stop
         """Whether the run ends over its budget; else the guard only warns."""
+        self._expected = {name: Prior(mean, sd) for name, (mean, sd) in (expected or {}).items()}
         self._forecasters: dict[str, StageForecaster] = {}
         self._forecast_due = 0.0
 
@@ -76,17 +78,18 @@ class BudgetGuard:
                 forecaster = self._forecasters.setdefault(stage.name, StageForecaster())
                 forecaster.observe(stage.step, joules, stage.total_steps)
 
-    def _forecast(self, used: float, running: list[StageTotals]) -> RunForecast:
+    def _forecast(self, totals: Totals, used: float, running: list[StageTotals]) -> RunForecast:
         """Where the run's energy will end, by its running stages' steps."""
         parts: dict[str, Forecast] = {
             s.name: self._forecasters[s.name].forecast() for s in running if s.name in self._forecasters
         }
         known = {name: part for name, part in parts.items() if part.final is not None}
         done = used - sum(part.used for part in known.values())
-        return forecast_run(max(0.0, done), known, {})
+        waiting = [s.name for s in totals.stages if s.status == "pending"]
+        return forecast_run(max(0.0, done), known, {name: self._expected.get(name, NOTHING) for name in waiting})
 
     def _foresee(self, totals: Totals, used: float, running: list[StageTotals]) -> Verdict:
-        run = self._forecast(used, running)
+        run = self._forecast(totals, used, running)
         if run.final is None or not any(s.name in self._forecasters for s in running):
             return Verdict()
         decision = guard(run, self.budget_j, stop=self.stop, mean_w=totals.power_w)

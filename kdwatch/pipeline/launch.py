@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 from kdwatch.pipeline.recipe_model import Recipe
 from kdwatch.pipeline.resolve import resolve
 from kdwatch.pipeline.spawn import check_home, spawn, wait_for_answer
+
+log = logging.getLogger("kdwatch")
+
+Z90 = 1.645
+"""Half the width of a 90 % interval in standard deviations."""
 
 
 def recipe_spec(recipe: Recipe) -> dict[str, Any]:
@@ -18,6 +24,19 @@ def recipe_spec(recipe: Recipe) -> dict[str, Any]:
     if recipe.budget is not None:
         data["budget"] = f"{recipe.budget!r}J"
     return data
+
+
+def expected_energy(recipe: Recipe) -> dict[str, tuple[float, float]]:
+    """(mean, standard deviation) in joules that the cost model expects of each stage that it knows from runs here, for
+    the budget's forecast. A fault of the model costs the forecast, not the run."""
+    try:
+        from kdwatch.pipeline.outlook.stages import Machine, outlook
+
+        found = [(s.stage.name, s.energy) for s in outlook(recipe, Machine.look()) if s.energy is not None]
+    except Exception as error:
+        log.warning("no forecast for stages that have not begun: %s", error)
+        return {}
+    return {name: (e.mean_j, (e.high_j - e.low_j) / (2.0 * Z90)) for name, e in found if e.label == "predicted"}
 
 
 def start_run(
@@ -38,13 +57,15 @@ def start_run(
         recipe = recipe.renamed(name)
     check_home()
     resolve(recipe)
-    spec = {
+    spec: dict[str, Any] = {
         "mode": "recipe",
         "recipe": recipe_spec(recipe),
         "recipe_path": str(recipe._path) if recipe._path else None,
         "run_dir": str(run_dir) if run_dir else None,
         "sweep": dict(sweep) if sweep else None,
     }
+    if recipe.budget is not None and any(stage.uses for stage in recipe.stages):
+        spec["expected"] = expected_energy(recipe)
     process = spawn(spec, env)
     try:
         return Path(wait_for_answer(process)["run"])

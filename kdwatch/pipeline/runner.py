@@ -36,7 +36,14 @@ EXIT_CODES = {"completed": 0, "failed": 1, "over_budget": 3, "stopped": 143}
 class RecipeRun:
     """State of a run of a recipe: what is asked of it, what runs now."""
 
-    def __init__(self, recorder: Recorder, recipe: Recipe, stages: list[ResolvedStage], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        recipe: Recipe,
+        stages: list[ResolvedStage],
+        env: Mapping[str, str],
+        expected: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
         self.recorder = recorder
         self.recording = recorder.recording
         self.recipe = recipe
@@ -44,6 +51,8 @@ class RecipeRun:
         self.env = env
         self.store = ArtifactStore()
         self.budget_j = recipe.budget
+        self.expected = expected
+        """(mean, standard deviation) in joules that the cost model expects of stages."""
         self.guard = self._make_guard()
         self._told: set[str] = set()
         """Kinds of warning that the guard has given for this budget."""
@@ -59,7 +68,9 @@ class RecipeRun:
         self._guard_due = 0.0
 
     def _make_guard(self) -> BudgetGuard | None:
-        return None if self.budget_j is None else BudgetGuard(self.budget_j, self.recipe.stop_over_budget)
+        if self.budget_j is None:
+            return None
+        return BudgetGuard(self.budget_j, self.recipe.stop_over_budget, self.expected)
 
     # -- the run
 
@@ -204,6 +215,8 @@ def open_run(spec: Mapping[str, Any], recipe: Recipe) -> Recorder:
         "region": recipe.region,
         "intensity_g_per_kwh": recipe.intensity,
     }
+    if spec.get("expected"):
+        accounting["expected_j"] = {name: round(mean, 3) for name, (mean, _) in spec["expected"].items()}
     if spec.get("sweep"):
         accounting["sweep"] = mask_mapping(spec["sweep"])
     env = {**os.environ, **recipe.env, **{k: v for s in recipe.stages for k, v in s.env.items()}}
@@ -231,7 +244,7 @@ def record(spec: Mapping[str, Any]) -> int:
     try:
         if recipe.idle_baseline:
             setup.idle_baseline(recorder, recipe.idle_baseline)
-        status, code, reason = RecipeRun(recorder, recipe, resolve(recipe), os.environ).execute()
+        status, code, reason = RecipeRun(recorder, recipe, resolve(recipe), os.environ, spec.get("expected")).execute()
     except UsageProblem as problem:
         status, code, reason = "failed", 2, str(problem)
         recorder.recording.warn("recipe", str(problem))

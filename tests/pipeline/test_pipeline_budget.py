@@ -80,6 +80,20 @@ def test_a_heavy_warm_up_does_not_cry_wolf() -> None:
     assert feed(BudgetGuard(2000.0, stop=True), 1.0, 200.0, 1000) == []
 
 
+def test_stages_to_come_count_as_the_cost_model_expects_them() -> None:
+    """1 kJ for this stage and 4.5 ± 0.1 kJ for the next, 5 kJ in all: over, though this stage alone is not."""
+    known = BudgetGuard(5000.0, stop=True, expected={"next": (4500.0, 100.0)})
+    later = SimpleNamespace(name="next", status="pending", step=None, total_steps=None, energy_j={"total": None})
+    found = []
+    for step in range(1, 400, 10):
+        now = totals(10.0 * step, 1.0 * step, step, 1.0 * step)
+        now.stages = (*now.stages, later)
+        found.append((step, known.check(now).action))
+    stop = next(step for step, action in found if action == "stop")
+    assert 0.03 * 5500 <= stop <= 250
+    assert feed(BudgetGuard(5000.0, stop=True), 1.0, 0.0, 400) == []
+
+
 def test_unknown_energy_is_never_over() -> None:
     assert BudgetGuard(1.0, stop=True).check(totals(1.0, None)).action == "none"
 
