@@ -31,11 +31,11 @@ def exit_code(run: Path) -> int:
     return EXIT_BY_STATUS.get(RunReader(run).status(), 1)
 
 
-def show(run: Path) -> bool:
+def show(run: Path, settings: dict[str, Any] | None = None) -> bool:
     """Show a run's screen until the person leaves; whether the run had ended by then."""
     from kdwatch.tui.app import run_app
 
-    run_app(run)
+    run_app(run, settings=settings)
     return not is_running(run)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from kdwatch.cli.errors import one_line_errors
+from kdwatch.cli.screen_options import screen_options
 
 
 @click.command(
@@ -17,9 +20,9 @@ Examples:
 @click.option("--speed", type=click.FloatRange(1, 1000), default=1.0, show_default=True, help="How many times faster.")
 @click.option("--at", default="0", help="Where to begin: 90s, 1:30, 50%.")
 @click.option("--once", is_flag=True, help="Print the last frame as text and end.")
-@click.option("--readonly", is_flag=True, help="No key acts on the run.")
+@screen_options
 @one_line_errors
-def replay(run: str, speed: float, at: str, once: bool, readonly: bool) -> None:
+def replay(run: str, speed: float, at: str, once: bool, settings: dict[str, Any]) -> None:
     """Play a recorded run on the screen of a live one.
 
     RUN is a path, an id, the beginning of one, or `last` (the default). Without a terminal, prints plain lines.
@@ -30,9 +33,9 @@ def replay(run: str, speed: float, at: str, once: bool, readonly: bool) -> None:
 
     path = resolve_run(run)
     if once:
-        click.echo(plain.frame(path), nl=False)
+        click.echo(plain.frame(path, command_line=settings), nl=False)
         return
     start = start_of(at, path)
     from kdwatch.tui.app import run_app
 
-    raise SystemExit(run_app(path, replay=True, speed=speed, start=start, readonly=readonly))
+    raise SystemExit(run_app(path, replay=True, speed=speed, start=start, settings=settings))

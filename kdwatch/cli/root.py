@@ -6,6 +6,7 @@ of each command and the module that holds it; a test keeps both in step.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -75,20 +76,14 @@ def cli(ctx: click.Context) -> None:
     kdwatch plan --budget 20kWh          what fits a budget, and why
     """
     if ctx.invoked_subcommand is None:
-        _home(ctx)
+        ctx.exit(_home(ctx))
 
 
-def _home(ctx: click.Context) -> None:
-    """Without a command: the Runs screen on a terminal, the help elsewhere."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        click.echo(ctx.get_help())
-        return
-    from kdwatch.cli.errors import one_line_errors
-    from kdwatch.tui.plain import can_show_screen
+def _home(ctx: click.Context) -> int:
+    """The list of runs where a terminal can show it, else the help."""
+    if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        from kdwatch.tui.app import run_app
 
-    if not can_show_screen():
-        click.echo(ctx.get_help())
-        return
-    from kdwatch.tui.app import run_app
-
-    raise SystemExit(one_line_errors(run_app)(None))
+        return run_app(None)
+    click.echo(ctx.get_help())
+    return 0

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -342,11 +342,12 @@ def run_app(
     speed: float = 1.0,
     start: float = 0.0,
     screen: str = "",
+    settings: Mapping[str, Any] | None = None,
 ) -> int:
     """Show a run (or, without one, the list of runs) until the user leaves; returns the exit code.
 
     Where there is no terminal that can show a screen, follows in plain lines. A live run goes on afterwards, and
-    the last line says so.
+    the last line says so. `settings` are those of the command line.
     """
     if not can_show_screen():
         from kdwatch.tui import plain
@@ -354,11 +355,12 @@ def run_app(
         if path is None:
             sys.stderr.write("kdwatch: no terminal to show a screen on: name a run, or use kdwatch ls\n")
             return 2
-        return plain.follow(path)
+        return plain.follow(path, command_line=settings)
     if path is not None:
         RunReader(path)
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    app = KdwatchApp(path, readonly=readonly, replay=replay, speed=speed, start=start, screen=screen)
+    chosen = load({**(settings or {}), **({"readonly": True} if readonly else {})})
+    app = KdwatchApp(path, settings=chosen, replay=replay, speed=speed, start=start, screen=screen)
     code = app.run()
     frame = app.frame
     if frame is not None and frame.live and not app.replaying and app.signal != signal.SIGHUP:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kdwatch.ledger.types import DeviceTotals, StageTotals
 from kdwatch.rundir.text import clean
-from kdwatch.tui.frame import DeviceRow, Forecast, RunInfo, StageRow
+from kdwatch.tui.frame import DeviceRow, RunInfo, StageRow
 from kdwatch.tui.history import History
 
 NAME_LIMIT = 80
@@ -160,24 +160,6 @@ def _label(device: Mapping[str, Any]) -> str:
     words = {"cpu": "CPU", "dram": "DRAM", "ram_estimated": "RAM"}
     word = words.get(kind, "other")
     return word if name == word else f"{word} {name}".rstrip()
-
-
-def forecast(stages: Sequence[StageRow], total_j: float | None) -> Forecast | None:
-    """Where the running stage will end if it goes on as it went: mean power times the steps left.
-
-    Later stages are not guessed; with any still to come there is no total.
-    """
-    running = [s for s in stages if s.status == "running"]
-    if len(running) != 1:
-        return None
-    row = running[0]
-    if not row.done or row.duration_s is None or row.done < 0.01:
-        return None
-    remaining = row.duration_s / row.done - row.duration_s
-    more = any(s.status == "pending" for s in stages)
-    if more or total_j is None or row.mean_w is None:
-        return Forecast(remaining, None)
-    return Forecast(remaining, total_j + row.mean_w * remaining)
 
 
 class CpuShare:

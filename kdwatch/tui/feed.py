@@ -20,7 +20,8 @@ from kdwatch.rundir.parse import Sample
 from kdwatch.rundir.process import is_here
 from kdwatch.rundir.reader import RunReader
 from kdwatch.rundir.text import clean
-from kdwatch.tui.build import CpuShare, device_rows, forecast, run_info, stage_rows
+from kdwatch.tui.build import NAME_LIMIT, CpuShare, device_rows, run_info, stage_rows
+from kdwatch.tui.forecasting import StepEnergies
 from kdwatch.tui.frame import Frame, Notice, ReplayState, StageRow
 from kdwatch.tui.history import History, read_rollups
 from kdwatch.tui.logfile import LogFile
@@ -50,6 +51,7 @@ class RunFeed:
         self.ledger = Ledger(self.manifest)
         self.t = 0.0
         self._lost: set[str] = set()
+        self._steps = StepEnergies()
         self._info: Mapping[str, Any] = {}
         self._info_t = -INFO_EVERY_S
         self._cpu = CpuShare()
@@ -70,6 +72,7 @@ class RunFeed:
         if segment:
             history.roll_up(read_rollups(self.path), self.ledger.last_t)
         self._stand(segment, events_offset, self.ledger.last_t)
+        self._steps = StepEnergies()
         with self.lock:
             self.history = history
         self._opened = True
@@ -122,7 +125,20 @@ class RunFeed:
                 self.history.lost(key)
             elif event.get("what") == "recovered":
                 self._lost.discard(key)
+        elif event["type"] == "progress":
+            self._note_step(event)
         self.notices.event(event)
+
+    def _note_step(self, event: Mapping[str, Any]) -> None:
+        """Remember what the stage had used at this step, for the forecast."""
+        stage, step, steps = event.get("stage"), event.get("step"), event.get("total_steps")
+        if not isinstance(stage, str) or not isinstance(step, int) or not isinstance(steps, int):
+            return
+        if not self._steps.due(stage, step, steps):
+            return
+        joules = next((s.energy_j.get("total") for s in self.ledger.totals(event["t"]).stages if s.name == stage), None)
+        if joules is not None:
+            self._steps.note(clean(stage, NAME_LIMIT), step, joules)
 
     def _read_info(self) -> None:
         if abs(self.t - self._info_t) >= INFO_EVERY_S:
@@ -155,7 +171,7 @@ class RunFeed:
             total_source=_total_source(devices),
             unattributed_j=totals.unattributed_j,
             budget_j=totals.budget_j,
-            forecast=forecast(rows, totals.total_j) if status == "running" or replay else None,
+            forecast=self._steps.forecast(rows, totals.total_j) if status == "running" or replay else None,
             warnings=tuple((clean(w["code"], 30), clean(w["text"], 300)) for w in totals.warnings),
             quality=(totals.quality or {}).get("q"),
             silent_s=silent,

@@ -91,12 +91,14 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Where the run is heading, if its stages say how far they are."""
+    """Where the running stage, or with it the run, is heading."""
 
     remaining_s: float | None
     total_j: float | None
     low_j: float | None = None
     high_j: float | None = None
+    whole: bool = True
+    """The energies are the run's, because no stage is still to come; else the running stage's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from kdwatch.ledger.grid import intensity
 from kdwatch.settings import Settings, load
@@ -60,9 +60,9 @@ def glyphs_for(settings: Settings, out: TextIO) -> Glyphs:
     return choose_glyphs(settings["glyphs"], encoding, os.environ.get("TERM", ""))
 
 
-def frame(path: Path, width: int | None = None) -> str:
+def frame(path: Path, width: int | None = None, command_line: Mapping[str, Any] | None = None) -> str:
     """One frame of a run as text of `width` columns (the terminal's, or 80 where there is none)."""
-    settings = load()
+    settings = load(command_line)
     feed = RunFeed(path, g_per_kwh=fallback_intensity(settings))
     width = width or shutil.get_terminal_size((80, 24)).columns
     return _harmless(render(feed, feed.frame(), settings, width, glyphs_for(settings, sys.stdout)), sys.stdout)
@@ -116,11 +116,12 @@ def follow(
     period_s: float = 1.0,
     wait: Callable[[float], object] = time.sleep,
     stop: Callable[[], bool] = lambda: False,
+    command_line: Mapping[str, Any] | None = None,
 ) -> int:
     """Print one line per second until the run ends, then the final table. Returns 0 once it has ended, or when
     `stop()` says so; the run itself is never touched. A closed pipe ends it quietly."""
     out = out or sys.stdout
-    settings = load()
+    settings = load(command_line)
     feed = RunFeed(path, g_per_kwh=fallback_intensity(settings))
     try:
         while True:

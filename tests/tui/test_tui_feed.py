@@ -271,3 +271,26 @@ def test_a_lost_sensor_is_told_and_marked(tmp_path: Path) -> None:
     assert [d.state for d in frame.devices][:2] == ["ok", "lost"]
     assert [n.kind for n in frame.notices] == ["sensor_lost"] and "GPU is lost" in frame.notices[0].text
     writer.close()
+
+
+def test_forecast_is_the_stages_and_in_the_last_stage_the_runs(tmp_path: Path) -> None:
+    """Steps at a steady rate: half-way through a stage its forecast is within 5 % of what it came to."""
+    run = make_run(tmp_path / "run", Shape(gpus=2, gap=None))
+    whole = RunFeed(run).frame()
+    feed, _ = replay(run)
+    feed.frame()
+    feed.seek(195.0)
+    student = feed.frame().forecast
+    assert not student.whole and student.total_j == pytest.approx(whole.stages[3].energy_j, rel=0.05)
+    assert student.low_j < student.total_j < student.high_j
+    feed.seek(255.0)
+    last = feed.frame().forecast
+    assert last.whole and last.total_j == pytest.approx(whole.total_j, rel=0.05)
+    assert last.remaining_s == pytest.approx(5.0, abs=2.5)
+    assert whole.forecast is None
+
+
+def test_a_stage_that_reports_no_steps_has_no_forecast(run: Path) -> None:
+    """preprocess says nothing of how far it is."""
+    feed, _ = replay(run, start=20.0)
+    assert feed.frame().forecast is None

@@ -64,7 +64,7 @@ def run_python(code: str, *arguments: str, **environment: str) -> subprocess.Com
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -109,7 +109,7 @@ def test_any_encoding_of_the_pipe_will_do(tmp_path: Path, encoding: str) -> None
         [sys.executable, "-c", code, str(run)],
         env={**os.environ, "PYTHONIOENCODING": encoding},
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr

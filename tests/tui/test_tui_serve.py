@@ -17,7 +17,7 @@ from tui_terminal import kdwatch_home
 aiohttp = pytest.importorskip("aiohttp")
 pytest.importorskip("textual_serve")
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 @asynccontextmanager

@@ -49,7 +49,7 @@ def test_a_terminal_that_goes_away_ends_the_screen_and_not_the_run(own_home: Pat
         terminal = Terminal(["watch", "live"], **kdwatch_home(own_home))
         terminal.wait_for("prerun")
         os.close(terminal.fd)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 90
         while os.waitpid(terminal.pid, os.WNOHANG)[0] == 0:
             assert time.monotonic() < end, "the screen stayed without a terminal"
             time.sleep(0.05)
@@ -119,7 +119,7 @@ def kdwatch(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **kdwatch_home(home)},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=180,
         check=False,
     )
 
@@ -131,6 +131,29 @@ def test_bad_arguments_are_one_line(run: Path, own_home: Path, arguments: list[s
     """Exit 2, nothing on stdout, no traceback."""
     answer = kdwatch(own_home, *arguments)
     assert answer.returncode == 2 and answer.stdout == "" and "Traceback" not in answer.stderr
+
+
+def test_kdwatch_alone_is_the_home_screen_on_a_terminal_and_the_help_in_a_pipe(run: Path, own_home: Path) -> None:
+    """The list of runs; enter opens one, q leaves."""
+    terminal = Terminal([], (100, 30), **kdwatch_home(own_home))
+    terminal.wait_for("kd-qwen")
+    terminal.send("\r")
+    terminal.wait_for("teacher logits")
+    terminal.send("q")
+    assert terminal.wait() == 0 and restored(terminal.written)
+    assert "Commands:" in kdwatch(own_home).stdout
+
+
+def test_the_command_line_outranks_the_environment(run: Path, own_home: Path) -> None:
+    """--units over KDWATCH_UNITS; --readonly takes the control keys away."""
+    terminal = Terminal(
+        ["watch", "r1", "--units", "kWh", "--readonly"], (200, 30), KDWATCH_UNITS="Wh", **kdwatch_home(own_home)
+    )
+    terminal.wait_for(" kWh")
+    assert "stop stage" not in terminal.text
+    terminal.send("q")
+    assert terminal.wait() == 0
+    assert "82.2 Wh" in kdwatch(own_home, "watch", "r1", "--once", "--units", "Wh").stdout
 
 
 def test_piped_replay_prints_the_table(run: Path, own_home: Path) -> None:
@@ -164,7 +187,7 @@ class Tmux:
 
     def wait_for(self, text: str, target: str = "w") -> str:
         """Until the pane shows `text`."""
-        end = time.monotonic() + 40
+        end = time.monotonic() + 90
         while text not in (pane := self("capture-pane", "-p", "-t", target)):
             assert time.monotonic() < end, f"{text!r} did not come:\n{pane}"
             time.sleep(0.1)

@@ -12,7 +12,7 @@ from kdwatch.tui.app import KdwatchApp
 from kdwatch.tui.view.line import text_of
 from kdwatch.tui.widgets.lines import Lines
 
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 """How long a condition may take on a busy machine."""
 
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 class Terminal:

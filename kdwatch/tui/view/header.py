@@ -94,7 +94,7 @@ def forecast_pieces(frame: Frame, units: Units) -> list[Piece]:
         return []
     text = ""
     if forecast.total_j is not None:
-        text = f"forecast ?{units.energy(forecast.total_j)}"
+        text = f"{'forecast' if forecast.whole else 'stage'} ?{units.energy(forecast.total_j)}"
         if forecast.low_j is not None and forecast.high_j is not None:
             text += f" ({units.energy(forecast.low_j)} to {units.energy(forecast.high_j)})"
     if forecast.remaining_s is not None:
