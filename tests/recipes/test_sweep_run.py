@@ -18,6 +18,7 @@ from sim_powercap import Driver, PowercapTree
 
 from kdwatch.cli.plan import plan
 from kdwatch.cli.sweep import sweep as command
+from kdwatch.ledger.report import build_report
 from kdwatch.rundir.paths import list_runs
 from kdwatch.rundir.reader import RunReader
 
@@ -186,6 +187,10 @@ def test_dry_run_tells_what_is_done_and_runs_nothing(grid: Path) -> None:
     _, dry, _ = sweep(grid, "--dry-run")
     assert [p["status"] for p in dry["points"]] == ["completed", "to run"]
     assert dry["stages_to_run"] == 2 and len(list_runs()) == 1
+    ran = build_report(list_runs()[0])["stages"]
+    told = dry["points"][1]["stages"]  # the same commands: as much as they used before
+    assert [s["energy_label"] for s in told] == ["predicted", "predicted"]
+    assert [s["energy_j"] for s in told] == pytest.approx([s["energy_j"]["total"] for s in ran])
     text = CliRunner().invoke(command, [str(grid), "--dry-run"]).stdout
     assert "2 points, 1 to run, 1 done before" in text and text.endswith("nothing was run\n")
 

@@ -28,7 +28,7 @@ class PastStage:
     tokens: float | None
     energy_j: float
     scope: str
-    """What the run's energy covers (`planners.schema.SCOPES`)."""
+    """What its energy covers (`planners.schema.SCOPES`), and which parts of that are unknown."""
 
 
 def this_hardware() -> str | None:
@@ -74,7 +74,7 @@ def _of_run(run: Path, hardware: str | None) -> Iterator[PastStage]:
     for stage in report["stages"]:
         energy = stage["energy_j"]["total"]
         recipe = recipes.get(stage["name"])
-        if not _tells(stage) or not energy or recipe is None or stage["energy_j"]["missing"]:
+        if not _tells(stage) or not energy or recipe is None:
             continue
         command = recipe.get("run")
         yield PastStage(
@@ -84,7 +84,7 @@ def _of_run(run: Path, hardware: str | None) -> Iterator[PastStage]:
             sizes.get(stage["name"]) or (sizes.get("") if recipe.get("uses") == "evaluate" else None),
             stage["tokens"],
             energy,
-            scope,
+            " without ".join([scope, *sorted(stage["energy_j"]["missing"])]),
         )
 
 
