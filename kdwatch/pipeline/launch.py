@@ -23,6 +23,8 @@ def recipe_spec(recipe: Recipe) -> dict[str, Any]:
     data["name"] = recipe.name
     if recipe.budget is not None:
         data["budget"] = f"{recipe.budget!r}J"
+    if "log_cap" in data:
+        data["log_cap"] = f"{recipe.log_cap / 1000!r}kB"
     return data
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +18,7 @@ from pydantic import (
 )
 
 from kdwatch.ledger.units import parse_duration, parse_energy
+from kdwatch.pipeline.caplog import DEFAULT_CAP_B
 from kdwatch.pipeline.spawn import NAME
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.text import clean
@@ -55,8 +57,17 @@ def _environment(value: Any) -> Any:
     return {str(k): ("true" if v else "false") if isinstance(v, bool) else str(v) for k, v in value.items()}
 
 
+def _bytes(value: Any) -> Any:
+    """`100MB` to bytes, decimal units."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(kB|KB|MB|GB)", value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("needs a number with kB, MB or GB: write 100MB")
+    return round(float(match[1]) * {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[match[2][0]])
+
+
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, allow_inf_nan=False)]
 Joules = Annotated[float, BeforeValidator(_joules), Field(ge=0, allow_inf_nan=False)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1000)]
 Environment = Annotated[dict[str, str], BeforeValidator(_environment)]
 Kind = Literal["prerun", "preprocess", "teacher", "student", "evaluate", "other"]
 
@@ -161,6 +172,8 @@ class Recipe(BaseModel):
     """Working directory of all stages; relative to the recipe's file."""
     idle_baseline: Seconds | None = None
     """Seconds of idle power to measure before the first stage."""
+    log_cap: Bytes = DEFAULT_CAP_B
+    """Bytes of output that are kept of each stage: head and tail."""
     sweep: dict[str, Any] | list[Any] | None = None
     """Grid of settings for `kdwatch sweep` (`kdwatch.pipeline.sweep`); `kdwatch run` refuses a recipe that has one."""
     stages: list[StageRecipe] = Field(min_length=1)

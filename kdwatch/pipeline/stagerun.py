@@ -174,6 +174,7 @@ class StageRun:
             events=recorder.run / "events.jsonl",
             origin=recorder.origin,
             grace_s=stage.recipe.grace,
+            log_cap_b=self.run.recipe.log_cap,
         )
 
     def _write_config(self) -> Path:

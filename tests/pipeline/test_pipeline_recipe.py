@@ -73,6 +73,7 @@ def test_a_whole_recipe() -> None:
         ("stages:\n- name: a\n  run: ''\n", 3, ["stages[0].run", "empty"]),
         ('stages:\n- name: a\n  run: "echo \'open"\n', 3, ["stages[0].run"]),
         ("stages:\n- name: a\n  run: 'true'\n  env: {X: [1]}\n", 4, ["env", "X"]),
+        ("log_cap: 100\nstages:\n- {name: a, run: 'true'}\n", 1, ["log_cap", "100MB"]),
         ("name: x\nname: y\nstages:\n- {name: a, run: 'true'}\n", 2, ["name", "twice"]),
         ("stages:\n- name: a\n   run: x\n", 3, ["YAML"]),
         ("stages: [\n", 2, ["YAML"]),
@@ -146,14 +147,16 @@ words = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_ca
     st.lists(words, max_size=3),
     st.dictionaries(names, words, max_size=3),
     st.none() | st.floats(min_value=1e-3, max_value=1e15),
+    st.integers(1000, 10**12),
 )
-def test_what_goes_to_the_recorder_is_the_same_recipe(stages, arguments, env, budget) -> None:
+def test_what_goes_to_the_recorder_is_the_same_recipe(stages, arguments, env, budget, cap) -> None:
     """A recipe survives the way to the recorder's process, whatever its words are."""
     recipe = Recipe.model_validate(
         {
             "name": "r",
             "budget": None if budget is None else f"{budget!r}J",
             "env": env,
+            "log_cap": f"{cap / 1000!r}kB",
             "stages": [{"name": n, "run": ["true", *arguments]} for n in stages],
         }
     )

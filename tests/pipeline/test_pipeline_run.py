@@ -73,6 +73,16 @@ def test_output_goes_to_the_log_and_input_is_empty(tmp_path: Path) -> None:
     assert sorted((run / "logs" / "s.log").read_text().split()) == ["err", "out"]
 
 
+def test_a_flood_of_output_is_capped_and_never_blocks_the_stage(tmp_path: Path) -> None:
+    code = "print('first')\nfor i in range(200000): print('line', i)\nprint('last')"
+    run = record(tmp_path, f"log_cap: 100kB\nstages:\n- {{name: s, run: {python(code)}}}\n")
+    kept = (run / "logs" / "s.log").read_bytes()
+    assert kept.startswith(b"first\nline 0\n") and kept.endswith(b"line 199999\nlast\n")
+    assert 50_000 < len(kept) < 100_200
+    assert "log_capped" in warning_codes(run)
+    assert stage_events(run, "s")["stage_ended"]["status"] == "completed"
+
+
 def test_environment_and_directory_of_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Caller, then recipe, then stage; GPUs become CUDA_VISIBLE_DEVICES; kdwatch tells where to report."""
     (tmp_path / "w" / "deep").mkdir(parents=True)
