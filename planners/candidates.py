@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from planners.schema import STAGE_COLUMNS
@@ -63,31 +65,26 @@ def candidates(table: pl.DataFrame) -> pl.DataFrame:
         pl.col("source").unique(maintain_order=True).str.join(", "),
     )
     unknown = pl.lit(None, dtype=pl.Float64)
-    return with_spread(_unique_ids(grouped)).with_columns(unknown.alias("modelled_student_kwh"))
+    return with_spread(unique_ids(grouped)).with_columns(unknown.alias("modelled_student_kwh"))
 
 
-def _unique_ids(grouped: pl.DataFrame) -> pl.DataFrame:
-    """The study's names stay as they are; others of the same name get their settings or a number behind it."""
+def unique_ids(table: pl.DataFrame) -> pl.DataFrame:
+    """Ids made unique: the study's come first and stay, others get their settings or a number behind them."""
     taken: set[str] = set()
-    ids = []
-    kinds = grouped["source_kind"].to_list()
-    reserved = {name for name, kind in zip(grouped["id"], kinds, strict=True) if kind == "paper"}
-    for row in grouped.iter_rows(named=True):
-        name = row["id"]
-        if row["source_kind"] != "paper" and (name in taken or name in reserved):
-            name = _longer(row, taken | reserved)
-        taken.add(name)
-        ids.append(name)
-    return grouped.with_columns(pl.Series("id", ids, dtype=pl.String))
+    ids = [""] * table.height
+    rows = list(enumerate(table.select("source_kind", *_NAMED).iter_rows(named=True)))
+    for index, row in sorted(rows, key=lambda pair: pair[1]["source_kind"] != "paper"):
+        ids[index] = row["id"] if row["id"] not in taken else _longer(row, taken)
+        taken.add(ids[index])
+    return table.with_columns(pl.Series("id", ids, dtype=pl.String))
 
 
-def _longer(row: dict, taken: set[str]) -> str:
-    parts = [
-        f"{k[0]}{row[key]:g}"
-        for k, key in (("a", "alpha"), ("T", "temperature"), ("max", "max_new_tokens"))
-        if row[key] is not None
-    ]
-    base = "-".join([row["id"], *parts])
+_NAMED = ("id", "alpha", "temperature", "max_new_tokens")
+
+
+def _longer(row: dict[str, Any], taken: set[str]) -> str:
+    letters = zip(("a", "T", "max"), _NAMED[1:], strict=True)
+    base = "-".join([row["id"], *(f"{letter}{row[key]:g}" for letter, key in letters if row[key] is not None)])
     number, name = 1, base
     while name in taken:
         number += 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from planners.candidates import source_kind
+from planners.candidates import source_kind, unique_ids
 from planners.costmodel import Declined, Observed, Prediction, StageModel, fit_stage, one_size, straight_line
 from planners.flops import training_prior_kwh
 from planners.notes import Note
@@ -58,7 +58,7 @@ def with_predictions(
     names = ", ".join(row["id"] for row in added)
     notes.append(Note("predicted", f"{names}: predicted, not measured; one run at that size would settle it"))
     full = [{name: row.get(name) for name in table.columns} for row in added]
-    return pl.concat([table, pl.DataFrame(full, schema=table.schema, strict=False)]), notes
+    return unique_ids(pl.concat([table, pl.DataFrame(full, schema=table.schema, strict=False)])), notes
 
 
 def _with_modelled_students(table: pl.DataFrame, mine: Sequence[Row]) -> pl.DataFrame:
