@@ -1,8 +1,8 @@
 """Copy recorded runs so that they can be given away: `python sample_runs/publish.py FOLDER RUN...`.
 
-What names a machine or a person is taken out: host and boot ids, kernel, names of environment variables, paths in logs. The
-stages' configurations and their own event files are left out; events.jsonl has what they reported. Numbers stay as they
-were recorded. Fails where something that looks like a path, a UUID, this host or this user is left.
+What names a machine or a person is taken out: host and boot ids, kernel, names of environment variables, paths in logs.
+The stages' configurations and their own event files are left out; events.jsonl has what they reported. Numbers stay as
+they were recorded. Fails where something that looks like a path, a UUID, this host or this user is left.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def test_no_host_user_path_or_uuid(run: Path) -> None:
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda p: p.name)
 def test_report_obeys_the_contract(run: Path) -> None:
-    """Every executed stage has energy > 0; teacher, student and evaluate have tokens and J/token; stages and unattributed
-    are the total; Q lies between 0 and 1.2; the teacher scores at least 0.95 on every task."""
+    """Every executed stage has energy > 0; teacher, student and evaluate have tokens and J/token; stages and
+    unattributed are the total; Q lies between 0 and 1.2; the teacher scores at least 0.95 on every task."""
     report = build_report(run)
     assert report["status"] == "completed"
     for stage in report["stages"]:
