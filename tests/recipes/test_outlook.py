@@ -30,7 +30,7 @@ def look(folder: Path, text: str = KD, machine: Machine = EMPTY) -> dict[str, St
 
 
 def trained(tokens: float, joules: float, params_b: float | None = None, objective: str = "kd") -> PastStage:
-    return PastStage("student.train", (), {"objective": objective}, params_b, tokens, joules, "cpu")
+    return PastStage("student", "student.train", (), {"objective": objective}, params_b, tokens, joules, "cpu")
 
 
 @pytest.fixture
@@ -191,8 +191,8 @@ def test_large_models_have_a_prior_that_names_its_machine(folder: Path, hardware
 def test_the_sum_adds_both_sides_of_the_ranges_in_squares(sized: Path) -> None:
     past = [
         trained(TOKENS, 100.0, 0.001),
-        PastStage("teacher.cache_logits", (), {}, 0.001, TOKENS, 40.0, "cpu"),
-        PastStage("preprocess", (), {}, None, TOKENS, 3.0, "cpu"),
+        PastStage("c", "teacher.cache_logits", (), {}, 0.001, TOKENS, 40.0, "cpu"),
+        PastStage("p", "preprocess", (), {}, None, TOKENS, 3.0, "cpu"),
     ]
     found = list(look(sized, machine=Machine("cpu", past)).values())
     whole = total(found)

@@ -22,13 +22,13 @@ _RATE = {
 
 
 def same_work(stage: ResolvedStage, past: Sequence[PastStage]) -> list[PastStage]:
-    """Stages of the same command, or of the same built-in stage and objective."""
+    """Stages of the same name and command, or of the same built-in stage and objective."""
     return [old for old in past if _is_same(stage, old)]
 
 
 def _is_same(stage: ResolvedStage, old: PastStage) -> bool:
     if stage.builtin is None:
-        return old.uses is None and list(old.command) == stage.argv
+        return old.uses is None and old.name == stage.name and list(old.command) == stage.argv
     return old.uses == stage.recipe.uses and _setting(stage, old, "objective") == stage.settings.get("objective")
 
 

@@ -20,6 +20,7 @@ MOST_RUNS = 100
 class PastStage:
     """One stage that ran."""
 
+    name: str
     uses: str | None
     command: tuple[str, ...]
     settings: Mapping[str, Any]
@@ -78,6 +79,7 @@ def _of_run(run: Path, hardware: str | None) -> Iterator[PastStage]:
             continue
         command = recipe.get("run")
         yield PastStage(
+            stage["name"],
             recipe.get("uses"),
             tuple(map(str, command)) if isinstance(command, list) else (),
             stage_settings(recipe),
