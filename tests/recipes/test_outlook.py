@@ -166,7 +166,9 @@ def test_an_evaluation_is_predicted_from_the_same_tests_only(sized: Path) -> Non
 stages:
   - {name: e, uses: teacher.evaluate, with: {teacher: model, exact_match: test.jsonl, max_new_tokens: 8}}
 """
-    same = PastStage("teacher.evaluate", (), {"exact_match": "test.jsonl", "max_new_tokens": 8}, 0.001, 30, 40.0, "cpu")
+    same = PastStage(
+        "e", "teacher.evaluate", (), {"exact_match": "test.jsonl", "max_new_tokens": 8}, 0.001, 30, 40.0, "cpu"
+    )
     found = look(sized, text, Machine("cpu", [same]))["e"]
     assert found.energy is not None and found.energy.mean_j == 40.0
     assert found.amounts.how == "at most" and found.amounts.tokens == (TOKENS - RESPONSE) + 3 * 8
