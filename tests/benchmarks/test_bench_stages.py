@@ -72,11 +72,12 @@ stages:
     inputs: {data: data}
   - name: sft
     uses: student.train
-    with: &train {student: student, max_steps: 12, batch_rows: 8, learning_rate: 1.0e-4, device: cpu, threads: 1}
+    with: {student: student, max_steps: 12, batch_rows: 8, learning_rate: 1.0e-4, device: cpu, threads: 1}
     inputs: {data: data}
   - name: kd
     uses: student.train
-    with: {student: student, objective: kd, max_steps: 12, batch_rows: 8, learning_rate: 1.0e-4, device: cpu, threads: 1}
+    with: {student: student, objective: kd, max_steps: 12, batch_rows: 8, learning_rate: 1.0e-4, device: cpu,
+           threads: 1}
     inputs: {data: data, logits: cache}
   - {name: plain-generate, kind: teacher, run: [PYTHON, PLAIN, generate, .]}
   - {name: plain-sft, kind: student, run: [PYTHON, PLAIN, sft, .]}
@@ -92,7 +93,7 @@ def test_tokens_and_joules_beside_plain_loops(tmp_path: Path, own_home: Path) ->
     from kdwatch.rundir.reader import RunReader
 
     build(tmp_path)
-    text = RECIPE.replace("PYTHON", sys.executable).replace("PLAIN", str(PLAIN)).replace("&train ", "")
+    text = RECIPE.replace("PYTHON", sys.executable).replace("PLAIN", str(PLAIN))
     (tmp_path / "bench.yaml").write_text(text)
     os.environ["KDWATCH_HOME"] = str(own_home)
     run = start_run(load_recipe(tmp_path / "bench.yaml"))
