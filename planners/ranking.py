@@ -67,6 +67,7 @@ def tied(ranked: pl.DataFrame, request: PlanRequest) -> tuple[list[str], str] | 
 
 
 def _breaker(best: dict, rival: dict, other: str) -> str:
-    if abs(best[other] - rival[other]) > 1e-9 * max(abs(best[other]), 1e-12):
+    known = best[other] is not None and rival[other] is not None
+    if known and abs(best[other] - rival[other]) > 1e-9 * max(abs(best[other]), 1e-12):
         return "higher_q" if other == "quality" else "lower_energy"
     return "fewer_stages" if (best["regime"] == "sft") != (rival["regime"] == "sft") else "name"
