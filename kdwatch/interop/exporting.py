@@ -81,8 +81,13 @@ class Exporter:
                 return markdown.markdown(self.report)
             case "html":
                 history = RunReader(self.run).power_history(PLOT_POINTS)
-                return html.html(self.report, history, self._names)
+                return html.html(self.report, history, self._names, self._counters_only())
         raise UsageProblem(f"--format {form}: not a text format")
+
+    def _counters_only(self) -> set[str]:
+        """Keys of devices that no stage has a power reading of."""
+        with_power = {d["id"] for stage in self.report["stages"] for d in stage["devices"] if d["peak_w"] is not None}
+        return {str(d["key"]) for d in self.manifest.get("devices") or () if d.get("id") not in with_power}
 
     def binary(self, form: str, target: Path) -> None:
         """A Parquet file."""

@@ -316,3 +316,12 @@ def test_bad_use_is_one_line(run: Path, args: list[str], says: str) -> None:
     done = CliRunner().invoke(export, [run.name, *args])
     assert done.exit_code == 2, done.output
     assert says in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_power_between_counter_readings_is_drawn_in_steps(bring) -> None:
+    """Zeus windows give energy only: 0 to 33.28 s at 119.94 W (the index's first window) is a flat line."""
+    logs = Path(__file__).parents[1] / "data" / "logs"
+    text = exporter(bring(logs / "44_zeus_monitor_4gpu_a40.csv").run).text("html")
+    points = [pair.split(",") for pair in text.split('<polyline points="')[1].split('"')[0].split()]
+    assert points[0][1] == points[1][1] and points[0][0] == "64.0"
+    assert float(points[1][0]) == pytest.approx(64 + 824 * 33.2775 / 405.0065, abs=0.1)

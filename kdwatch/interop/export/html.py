@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from html import escape
 from typing import Any
 
@@ -26,8 +26,14 @@ svg .grid{stroke:var(--line)} svg .stage0{fill:var(--soft)} svg .stage1{fill:var
 """
 
 
-def html(report: Mapping[str, Any], history: Mapping[str, Sequence[Bucket]], names: Mapping[str, str]) -> str:
-    """The document. `history`: power by device key; `names`: what the legend calls each key."""
+def html(
+    report: Mapping[str, Any],
+    history: Mapping[str, Sequence[Bucket]],
+    names: Mapping[str, str],
+    stepped: Set[str] = frozenset(),
+) -> str:
+    """The document. `history`: power by device key; `names`: what the legend calls each key; `stepped`: keys whose
+    power is a mean between counter readings."""
     title = escape(clean(report["name"] or report["run_id"], 80))
     parts = [
         "<!doctype html>",
@@ -37,7 +43,7 @@ def html(report: Mapping[str, Any], history: Mapping[str, Sequence[Bucket]], nam
         f"<title>{title} - kdwatch</title><style>{STYLE}</style></head><body>",
         f"<h1>{title}</h1>",
         _facts(report),
-        _picture("Power over time", power_chart(history, report, names)),
+        _picture("Power over time", power_chart(history, report, names, stepped)),
         _picture("Energy by stage", energy_chart(report)),
         "<h2>Stages</h2>",
         _stages(report),

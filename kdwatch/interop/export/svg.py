@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from html import escape
 from typing import Any
 
@@ -29,8 +29,16 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [first + i * step for i in range(int((high - first) / step + 1e-9) + 1)]
 
 
-def power_chart(history: Mapping[str, Sequence[Bucket]], report: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """Mean power of each device over run time, its minimum and maximum as a band. Empty without power."""
+def power_chart(
+    history: Mapping[str, Sequence[Bucket]],
+    report: Mapping[str, Any],
+    names: Mapping[str, str],
+    stepped: Set[str] = frozenset(),
+) -> str:
+    """Mean power of each device over run time, its minimum and maximum as a band. Empty without power.
+
+    Devices in `stepped` have a counter only: each value is the mean since the one before.
+    """
     shown = {key: buckets for key, buckets in history.items() if buckets}
     end = max((b.end_s for buckets in shown.values() for b in buckets), default=0.0)
     top = max((b.high_w for buckets in shown.values() for b in buckets), default=0.0)
@@ -40,8 +48,11 @@ def power_chart(history: Mapping[str, Sequence[Bucket]], report: Mapping[str, An
     parts = [*_stage_bands(plot, report), *plot.axes("W")]
     for number, (key, buckets) in enumerate(shown.items()):
         colour = COLOURS[number % len(COLOURS)]
-        parts.append(_band(plot, buckets, colour))
-        points = " ".join(plot.point((b.start_s + b.end_s) / 2, b.mean_w) for b in buckets)
+        if key in stepped:
+            points = " ".join(_steps(plot, buckets))
+        else:
+            parts.append(_band(plot, buckets, colour))
+            points = " ".join(plot.point((b.start_s + b.end_s) / 2, b.mean_w) for b in buckets)
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
         parts.append(_legend(number, colour, names.get(key, key)))
     return _svg("Power over time", parts, HEIGHT + 18 * ((len(shown) + 2) // 3))
@@ -90,6 +101,14 @@ def _band(plot: _Plot, buckets: Sequence[Bucket], colour: str) -> str:
     upper = [plot.point((b.start_s + b.end_s) / 2, b.high_w) for b in buckets]
     lower = [plot.point((b.start_s + b.end_s) / 2, b.low_w) for b in reversed(buckets)]
     return f'<polygon points="{" ".join(upper + lower)}" fill="{colour}" opacity="0.2"/>'
+
+
+def _steps(plot: _Plot, buckets: Sequence[Bucket]) -> Iterator[str]:
+    since = 0.0
+    for bucket in buckets:
+        yield plot.point(since, bucket.mean_w)
+        yield plot.point(bucket.end_s, bucket.mean_w)
+        since = bucket.end_s
 
 
 def _legend(number: int, colour: str, name: str) -> str:
