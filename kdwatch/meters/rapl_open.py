@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +80,9 @@ def _nothing(root: Path) -> Opened:
     if dangling:
         text = f"{dangling[0]} leads nowhere: the container lacks what it points to"
         return Opened([], "unavailable", text, "mount /sys/devices/virtual/powercap into the container as well")
+    if not root.exists() and os.environ.get("KDWATCH_POWERCAP_ROOT"):
+        fix = "point KDWATCH_POWERCAP_ROOT to a powercap tree, or unset it"
+        return Opened([], "unavailable", f"KDWATCH_POWERCAP_ROOT: {root} does not exist", fix)
     if not root.exists():
         text = f"{root} does not exist: a virtual machine, a container, or a CPU without RAPL"
     else:

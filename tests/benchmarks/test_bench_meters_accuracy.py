@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -151,7 +152,7 @@ def test_errors_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     lines = [f"{'window':>6} {'counter':>8} {'trace':<9}" + "".join(f"{name:>20}" for name in NAMES)]
     lost = []
     for window_s, counter_s in ((10.0, 0.02), (1.3, 0.02), (10.0, 0.1), (1.3, 0.1), (10.0, 0.0)):
-        methods = [Trapezoid]
+        methods: list[Callable[[FakeNvml], Method]] = [Trapezoid]
         if counter_s:
             methods += [zeus] if find_spec("zeus") else []
             methods += [codecarbon]

@@ -173,6 +173,12 @@ def test_23_a_virtual_machine_has_no_measured_cpu_at_all(tmp_path: Path, exists:
     assert "virtual machine" in next(s.text for s in found.sensors if s.stream == "rapl")
 
 
+def test_a_root_that_does_not_exist_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KDWATCH_POWERCAP_ROOT", "/no/such/tree")
+    opened = open_rapl()
+    assert opened.text == "KDWATCH_POWERCAP_ROOT: /no/such/tree does not exist" and "unset" in str(opened.fix)
+
+
 def test_25_a_counter_that_starts_high_is_no_energy(tmp_path: Path) -> None:
     tree = PowercapTree(tmp_path)
     tree.add("intel-rapl:0", "package-0", start_uj=200_000_000_000)

@@ -31,6 +31,7 @@ def run(nvml_library: Path, tmp_path: Path) -> Run:
     """Run a Python module on boards and a powercap root."""
 
     def start(*command: str, boards: list[FakeBoard] | None = None, root: Path | None = None, **extra: str):
+        (tmp_path / "none").mkdir(exist_ok=True)
         environment = {**os.environ, "KDWATCH_POWERCAP_ROOT": str(root or tmp_path / "none"), **extra}
         if boards is not None:
             environment |= FakeNvml(nvml_library, tmp_path, boards, virtual=False).environment
