@@ -40,6 +40,8 @@ class LoggedDevice:
     name: str | None = None
     series: PowerSeries | None = None
     """Power over time, where the file has it."""
+    drawn: PowerSeries | None = None
+    """Watts for plots of a device whose energy comes from elsewhere."""
     counter: Spool | None = None
     """Pairs of seconds and joules since the start, in formats that hold a counter."""
     energy_j: float | None = None

@@ -31,8 +31,8 @@ REFRESH_S = 1e-4
 SMALL_J = 100.0
 """Below this energies are written with nine digits instead of three decimals."""
 
-Reading = tuple[float, int, float | None, float]
-"""Run time, device number, watts, joules of this device since the run began."""
+Reading = tuple[float, int, float | None, float | None]
+"""Run time, device number, watts, joules of this device since the run began (None: not known at this moment)."""
 
 
 class ImportWriter(RunWriter):
@@ -225,9 +225,10 @@ def _write(
             upcoming = next(pending, None)
         values: list[Any] = [None] * len(columns)
         for _, number, watts, joules in readings:
-            shown = f"{joules:.3f}" if joules >= SMALL_J else f"{joules:.9g}"
+            shown = None if joules is None else f"{joules:.3f}" if joules >= SMALL_J else f"{joules:.9g}"
             values[2 * number], values[2 * number + 1] = watts, shown
-            ledger.sample(t, devices[number].key, float(shown), None if watts is None else round(watts, 3), None)
+            counter, power = None if shown is None else float(shown), None if watts is None else round(watts, 3)
+            ledger.sample(t, devices[number].key, counter, power, None)
         writer.row(STREAM, t, values)
         if rows % ROWS_PER_WRITE == 0:
             writer.flush_rows()
@@ -311,7 +312,18 @@ def _inside_stages(device: LoggedDevice, number: int, pieces: list[Piece]) -> It
                 continue
             yield round(piece.start, 6), number, None, joules
             joules += energy
+            yield from _drawn(device, number, piece)
             yield round(piece.end, 6), number, None, joules
+
+
+def _drawn(device: LoggedDevice, number: int, piece: Piece) -> Iterator[Reading]:
+    """Watts inside a stage, where a log beside it has some."""
+    if device.drawn is None or piece.origin is None:
+        return
+    shift = piece.start - piece.origin
+    for t, watts in device.drawn.points():
+        if piece.start < round(t + shift, 6) < round(piece.end, 6):
+            yield round(t + shift, 6), number, watts, None
 
 
 def _stage_energy(device: LoggedDevice, piece: Piece) -> float | None:

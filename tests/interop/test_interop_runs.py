@@ -130,3 +130,14 @@ def test_one_gpu_in_two_files_at_once_is_said(bring, tmp_path: Path) -> None:
     report = build_report(bring(tmp_path / "a.csv", tmp_path / "b.csv").run)
     assert "same_device_twice" in {w["code"] for w in report["warnings"]}
     assert report["total_j"] == pytest.approx(400.0)
+
+
+def test_power_log_beside_a_harness_stage_is_drawn_and_not_counted_twice(bring, tmp_path: Path) -> None:
+    """35 is the power log of the stage whose snapshots 39 holds: energy from the snapshot, watts from the log."""
+    for path in (LOGS / "39_harness_snapshots_alpha08").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "power_log.csv").write_bytes((LOGS / "35_harness_power_log_clean_start.csv").read_bytes())
+    report = build_report(bring(tmp_path).run)
+    (stage,) = report["stages"]
+    assert report["total_j"] == pytest.approx(145048.09370359924, rel=1e-6)  # step 400 of the index
+    assert stage["devices"][0]["peak_w"] == pytest.approx(367.343)  # max_W of 35

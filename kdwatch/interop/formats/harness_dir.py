@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from kdwatch.interop.formats import codecarbon, power_csv
 from kdwatch.interop.formats.harness import parse_json, summary_facts, summary_stages
 from kdwatch.interop.formats.harness_stage import add_devices, power_samples, stage_of
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedStage, LogProblem
+from kdwatch.interop.series import PowerSeries
 from kdwatch.interop.source import TextSource
 from kdwatch.interop.times import NotATime, learn
 from kdwatch.rundir.errors import UsageProblem
 
 MAX_FILES = 5_000
 MAX_DEPTH = 8
+MAX_DRAWN = 5_000_000
+"""Samples of a power log beside the stages that are still taken over for plots."""
 STAGE_FORMATS = {"harness-stage-json", "harness-summary-json"}
 
 
@@ -79,7 +83,14 @@ def look(root: Path) -> Found:
 
 def is_harness(root: Path) -> bool:
     """Whether a directory holds a stage or a summary of the harness."""
-    return any(detect(TextSource(path).head) in STAGE_FORMATS for path in files_below(root) if path.stat().st_size)
+    return any(_format_of(path) in STAGE_FORMATS for path in files_below(root))
+
+
+def _format_of(path: Path) -> str | None:
+    try:
+        return detect(TextSource(path).head)
+    except UsageProblem:
+        return None
 
 
 def read_directory(root: Path, options: ImportOptions) -> ImportedLog:
@@ -215,7 +226,7 @@ def _codecarbon(log: ImportedLog, found: Found, options: ImportOptions) -> None:
 
 
 def _power(log: ImportedLog, found: Found, options: ImportOptions) -> None:
-    """Power logs beside the stages: their numbers in details, for replay the stages' totals stay what counts."""
+    """Power logs beside the stages: their numbers in details, their watts for plots; the stages' totals count."""
     for source in found.power:
         try:
             power = power_csv.read(source, options)
@@ -235,3 +246,19 @@ def _power(log: ImportedLog, found: Found, options: ImportOptions) -> None:
         )
         if not log.stages:
             log.devices += power.devices
+        elif power.time_kind == "epoch":
+            _draw(log, power)
+
+
+def _draw(log: ImportedLog, power: ImportedLog) -> None:
+    """Give the stages' GPU device the log's watts, all GPUs added, for plots: its energy stays what the stages say."""
+    device = next((d for d in log.devices if d.key == "gpu"), None)
+    if device is None or power.n_samples > MAX_DRAWN:
+        return
+    device.drawn = device.drawn or PowerSeries()
+    series = [d.series for d in power.devices if d.series is not None]
+    points = heapq.merge(*(one.points() for one in series), key=lambda point: point[0])
+    for t, group in groupby(points, key=lambda point: point[0]):
+        watts = [w for _, w in group]
+        if len(watts) == len(series):
+            device.drawn.add(t, sum(watts))
