@@ -24,6 +24,8 @@ from kdwatch.pipeline.recipe_yaml import Location, PlacedYaml, read_yaml
 from kdwatch.pipeline.sweep_grid import Grid, read_grid
 from kdwatch.pipeline.sweep_names import point_name, unique_names, varying_keys
 from kdwatch.pipeline.sweep_temperatures import declare_temperatures
+from kdwatch.rundir.errors import UsageProblem
+from kdwatch.rundir.text import clean
 
 MOST_POINTS = 10_000
 """More points than anyone runs: a slip in the file."""
@@ -132,4 +134,10 @@ def _base(placed: PlacedYaml, grid: Grid) -> tuple[PlacedYaml, dict[str, Any]]:
 
 
 def _recipe(draft: _Draft) -> Recipe:
-    return checked(PlacedYaml(draft.base.path, draft.data, draft.base.lines))
+    try:
+        return checked(PlacedYaml(draft.base.path, draft.data, draft.base.lines))
+    except UsageProblem as problem:
+        if not draft.settings:
+            raise
+        point = ", ".join(f"{key}={value}" for key, value in draft.settings.items())
+        raise UsageProblem(f"{problem} (at the point {clean(point, 300)})") from None

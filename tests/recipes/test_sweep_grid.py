@@ -124,6 +124,13 @@ def test_errors_name_file_line_and_key(folder: Path, sweep_of: ReadSweep, sweep:
     assert text.startswith(f"{folder / 'grid.yaml'}:{line}: sweep") and words in text and "\n" not in text
 
 
+def test_values_that_only_together_cannot_be_name_their_point(folder: Path, sweep_of: ReadSweep) -> None:
+    with pytest.raises(UsageProblem, match=r"temperatures holds one.*at the point cache.top_k=2, cache.temperatures="):
+        sweep_of(KD + "sweep: {cache.top_k: [2], cache.temperatures: [[1, 1]]}\n")
+    with pytest.raises(UsageProblem, match=r"quantised belongs to method top_k.*at the point cache.method=sample"):
+        sweep_of(KD + "sweep: {cache.method: [sample], cache.quantised: [true]}\n")
+
+
 def test_errors_of_files_without_stages(folder: Path, sweep_of: ReadSweep) -> None:
     cases = {
         "sweep: {student.alpha: [1]}": "no stages to vary",
