@@ -49,4 +49,8 @@ def exec_(
 
     use_home(home)
     accounting = Accounting(region=region, intensity=intensity, pue=pue)
-    sys.exit(run_measured(list(command), name, as_json=as_json, report=report, accounting=accounting))
+    try:
+        code = run_measured(list(command), name, as_json=as_json, report=report, accounting=accounting)
+    except KeyboardInterrupt:  # before the command began: afterwards it gets the signal
+        code = 130
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""The recorder's process: `python -m kdwatch.pipeline.recorder`.
+"""The recorder's process: `python -P kdwatch/pipeline/recorder.py`.
 
 It reads one JSON line (pipeline/launch.py makes it) from its standard input, and answers with one line:
 `{"run": path}` once the manifest is written, or `{"error": text}`. It leads a session of its own and ignores the
@@ -13,6 +13,9 @@ import os
 import signal
 import sys
 from importlib import import_module
+
+if __name__ == "__main__":
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))  # noqa: PTH100, PTH120
 
 from kdwatch.pipeline import processes
 from kdwatch.pipeline.answers import answer

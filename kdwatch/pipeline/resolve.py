@@ -41,7 +41,7 @@ class ResolvedStage:
     @property
     def argv(self) -> list[str]:
         """What to start."""
-        return [sys.executable, "-m", self.builtin.module] if self.builtin else self.recipe.argv
+        return [sys.executable, "-P", "-m", self.builtin.module] if self.builtin else self.recipe.argv
 
 
 def resolve(recipe: Recipe, memory: HashMemory | None = None) -> list[ResolvedStage]:

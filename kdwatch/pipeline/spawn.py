@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from kdwatch.rundir.errors import UsageProblem
-from kdwatch.rundir.paths import runs_dir
+from kdwatch.rundir.paths import home, runs_dir
 
 START_LIMIT_S = 60.0
 """Time for finding sensors and writing the manifest."""
@@ -27,6 +28,7 @@ def check_home() -> None:
         raise UsageProblem("recording needs Linux or macOS: on Windows run kdwatch inside WSL")
     folder = runs_dir()
     try:
+        home().mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK | os.X_OK)
     except OSError as error:
@@ -39,13 +41,15 @@ def check_home() -> None:
 
 def spawn(spec: Mapping[str, Any], env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     """Start a recorder and hand it its specification."""
+    whole = {**os.environ, **(env or {})}
+    place = Path(whole.get("KDWATCH_HOME") or home()).expanduser().absolute()
     process = subprocess.Popen(
-        [sys.executable, "-m", "kdwatch.pipeline.recorder"],
+        [sys.executable, "-P", str(Path(__file__).with_name("recorder.py"))],  # -P: no module of the user's directory
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        env={**os.environ, **(env or {})},
+        env={**whole, "KDWATCH_HOME": str(place)},  # stages have other working directories
         bufsize=0,
     )
     assert process.stdin

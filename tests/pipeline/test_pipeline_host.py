@@ -49,6 +49,27 @@ def test_the_dead_and_those_elsewhere_do_not_count(tmp_path: Path) -> None:
     assert not (tmp_path / "dead.json").exists() and (tmp_path / "elsewhere.json").exists()
 
 
+def test_a_relative_home_and_a_directory_full_of_traps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stage's working directory is not the caller's, and modules that lie there shadow nothing of ours."""
+    for name in ("json", "logging", "signal", "kdwatch", "yaml", "statistics"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user was imported')")
+    (tmp_path / "w").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KDWATCH_HOME", "h")
+    report = 'echo \'{"type": "progress", "tokens": 3}\' >> "$KDWATCH_EVENTS"'
+    (tmp_path / "r.yaml").write_text(
+        json.dumps({"workdir": "w", "stages": [{"name": "s", "run": ["sh", "-c", report]}]})
+    )
+    command = Path(sys.executable).with_name("kdwatch")
+    done = subprocess.run(
+        [command, "run", "r.yaml", "--plain"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "h" / "runs").iterdir()
+    assert build_report(run)["stages"][0]["tokens"] == 3
+    assert (tmp_path / "h").stat().st_mode & 0o077 == 0
+
+
 def test_less_than_a_gigabyte_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     usage = namedtuple("usage", "total used free")
     for free, warned in ((999_999_999, True), (1_000_000_000, False)):
