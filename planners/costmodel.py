@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from planners.assumed import ASSUMED_ENERGY_CV
 from planners.linear import Degenerate, Fit, fit
-from planners.spread import ASSUMED_ENERGY_CV
 from planners.stats import t_quantile, two_sided
 from planners.variance import lack_of_fit, noise_at
 
@@ -195,6 +195,18 @@ def one_size(observed: Sequence[Observed], params_b: float) -> Prediction:
     spread = mean * (ratio ** (0.25 if ratio > 1 else -0.25) - 1.0) / t_quantile(0.95, math.inf)
     run_sd = math.hypot(spread, ASSUMED_ENERGY_CV * mean)
     return Prediction(mean, run_sd, run_sd, math.inf, "extrapolated")
+
+
+def mean_of_runs(energies: Sequence[float]) -> Prediction:
+    """A stage that does not depend on the student: the mean of its runs; one run has the assumed spread."""
+    count, mean = len(energies), sum(energies) / len(energies)
+    if count == 1 or not mean:
+        sd = ASSUMED_ENERGY_CV * mean
+        return Prediction(mean, sd, sd, math.inf, "measured")
+    sd = math.sqrt(sum((e - mean) ** 2 for e in energies) / (count - 1))
+    if max(energies) == min(energies):
+        return Prediction(mean, ASSUMED_ENERGY_CV * mean, ASSUMED_ENERGY_CV * mean, math.inf, "measured")
+    return Prediction(mean, sd / math.sqrt(count), sd * math.sqrt(1 + 1 / count), count - 1.0, "measured")
 
 
 def power_law(points: Sequence[tuple[float, float]], params_b: float) -> float:

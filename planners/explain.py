@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from planners import limits
+from planners.assumed import ASSUMED_ENERGY_CV, ASSUMED_QUALITY_SD
 from planners.frontier import EPSILON, Point, dominated_by
 from planners.notes import Note
 from planners.ranking import energy_column
@@ -16,7 +17,6 @@ from planners.request import PlanRequest
 from planners.result import Reason
 from planners.rules import Context
 from planners.scoring import USED, limit_values
-from planners.spread import ASSUMED_ENERGY_CV, ASSUMED_QUALITY_SD
 from planners.wording import energy
 
 Row = dict[str, Any]

@@ -9,14 +9,22 @@ from typing import Any
 import polars as pl
 
 from planners.candidates import source_kind, unique_ids
-from planners.costmodel import Declined, Observed, Prediction, StageModel, fit_stage, one_size, straight_line
+from planners.costmodel import (
+    Declined,
+    Observed,
+    Prediction,
+    StageModel,
+    fit_stage,
+    mean_of_runs,
+    one_size,
+    straight_line,
+)
+from planners.decode import SMALLEST_B, applies, decode_j_per_token
 from planners.flops import training_prior_kwh
 from planners.notes import Note
 from planners.pairing import COMPUTE_SOURCE
 from planners.qualitymodel import predict_quality
 from planners.schema import candidate_id
-from planners.serving import SMALLEST_B, applies, decode_j_per_token
-from planners.spread import ASSUMED_ENERGY_CV
 from planners.teachermodel import KWH_J, plus
 from planners.whatif import ASSUMED_BATCH
 
@@ -146,18 +154,6 @@ def unmeasured(regime: str, group: Sequence[Row], tokens: float) -> Row:
         "teacher_kwh": teacher,
         "from_compute": True,
     }
-
-
-def mean_of_runs(energies: Sequence[float]) -> Prediction:
-    """A stage that does not depend on the student: the mean of its runs; one run has the assumed spread."""
-    count, mean = len(energies), sum(energies) / len(energies)
-    if count == 1 or not mean:
-        sd = ASSUMED_ENERGY_CV * mean
-        return Prediction(mean, sd, sd, math.inf, "measured")
-    sd = math.sqrt(sum((e - mean) ** 2 for e in energies) / (count - 1))
-    if max(energies) == min(energies):
-        return Prediction(mean, ASSUMED_ENERGY_CV * mean, ASSUMED_ENERGY_CV * mean, math.inf, "measured")
-    return Prediction(mean, sd / math.sqrt(count), sd * math.sqrt(1 + 1 / count), count - 1.0, "measured")
 
 
 def _known(rows: Sequence[Row], name: str) -> list[float]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from planners.assumed import ASSUMED_QUALITY_SD
 from planners.costmodel import Declined, Prediction
 from planners.linear import fit
-from planners.spread import ASSUMED_QUALITY_SD
 from planners.stats import f_sf
 
 UNTESTED_CURVATURE = 0.04

@@ -11,10 +11,8 @@ import math
 
 import polars as pl
 
-ASSUMED_ENERGY_CV = 0.03
-"""Coefficient of variation of a run's energy where nothing was repeated."""
-ASSUMED_QUALITY_SD = 0.02
-"""Standard deviation of Q where nothing was repeated."""
+from planners.assumed import ASSUMED_ENERGY_CV, ASSUMED_QUALITY_SD
+
 ENOUGH_DOF = 4
 
 _METHOD = ["source_kind", "regime"]

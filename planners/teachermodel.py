@@ -5,7 +5,7 @@
 
 1/B is the shared read of the weights, L the growing key-value cache and the draining of a batch (public logs of the
 study's harness: 2.49 + 0.00177·L at batch 4). With fewer points than coefficients the decode law of
-`planners.serving`, scaled to what was measured, stands in with a wide interval.
+`planners.decode`, scaled to what was measured, stands in with a wide interval.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from planners.assumed import ASSUMED_ENERGY_CV
 from planners.costmodel import Declined, Prediction
+from planners.decode import decode_j_per_token
 from planners.linear import Degenerate, Fit, fit
-from planners.serving import decode_j_per_token
-from planners.spread import ASSUMED_ENERGY_CV
 
 SCALED_LAW_SD = 0.15
 """Relative sd of the decode law after it was scaled to a measured point: its worst left-out model was off by 16 %."""

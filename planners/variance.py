@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from planners.assumed import ASSUMED_ENERGY_CV
 from planners.linear import Fit
-from planners.spread import ASSUMED_ENERGY_CV
 from planners.stats import f_sf
 
 SIGNIFICANT = 0.02

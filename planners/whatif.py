@@ -1,6 +1,6 @@
 """What-ifs on the teacher's generation: batch, length, number of prompts. All are modelled and say so.
 
-The batch acts by the decode law of `planners.serving`: J/token = a + P·(c + w/B), so a larger batch shares the
+The batch acts by the decode law of `planners.decode`: J/token = a + P·(c + w/B), so a larger batch shares the
 weight read. Length acts as E ~ L^1.23 (two public logs, 205 and 768 tokens a sample: 3.75 times as long for
 5.06 times the energy); prompts act in proportion. The effect on quality is unknown and is not modelled.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from planners.decode import decode_j_per_token
 from planners.notes import Note
 from planners.request import PlanRequest
-from planners.serving import decode_j_per_token
 
 ASSUMED_BATCH = 4.0
 """Generation batch where an observation does not say: the default of the study's public code."""

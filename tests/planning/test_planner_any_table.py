@@ -60,7 +60,12 @@ requests = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=100,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 @given(st.lists(rows, min_size=1, max_size=8), requests)
 def test_any_table_gives_a_plan(table: list[dict[str, Any]], request_: dict[str, Any]) -> None:
     usable = [row for row in map(fill_total, table) if check_row(row).accepted]

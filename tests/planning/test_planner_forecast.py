@@ -146,7 +146,12 @@ def test_emissions_so_far_stay_and_the_rest_gets_the_future_grid() -> None:
     assert forecast_carbon_kg(0.8, 3.0, 200, 1.5) == pytest.approx(1.7)
 
 
-def test_importing_the_forecast_imports_no_polars() -> None:
-    code = "import planners.forecast, sys; print(sorted({'polars', 'torch', 'textual'} & set(sys.modules)))"
+def test_forecast_and_cost_model_import_no_polars() -> None:
+    names = ("forecast", "costmodel", "teachermodel", "qualitymodel", "flops", "probes")
+    code = (
+        "import "
+        + ", ".join(f"planners.{name}" for name in names)
+        + ", sys; print(sorted({'polars', 'torch', 'textual'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
