@@ -111,7 +111,7 @@ class Prerun:
         if device.source == "estimated":
             return
         print(sampling_line(device, trial))
-        off = mismatch(trial, trial.mean_power_w, self.settings.seconds)
+        off = mismatch(trial, self.settings.seconds)
         if off is None:
             return
         print(f"{device.key}: counter {off:+.1%} of integrated power")

