@@ -21,6 +21,7 @@ from kdwatch.rundir.process import is_here
 from kdwatch.rundir.reader import RunReader
 from kdwatch.rundir.text import clean
 from kdwatch.tui.build import NAME_LIMIT, CpuShare, device_rows, run_info, stage_rows
+from kdwatch.tui.detail import first_detailed
 from kdwatch.tui.forecasting import StepEnergies
 from kdwatch.tui.frame import Frame, Notice, ReplayState, StageRow
 from kdwatch.tui.history import History, read_rollups
@@ -70,12 +71,24 @@ class RunFeed:
         self.ledger, segment, events_offset = resume(self.reader, until)
         history = History(self._devices())
         if segment:
-            history.roll_up(read_rollups(self.path), self.ledger.last_t)
+            self._read_history(history, segment, self.ledger.last_t)
         self._stand(segment, events_offset, self.ledger.last_t)
         self._steps = StepEnergies()
         with self.lock:
             self.history = history
         self._opened = True
+
+    def _read_history(self, history: History, segment: int, t: float) -> None:
+        """Fill the plot up to run time `t`: samples where that is quick, rolled-up rows before them."""
+        first = first_detailed(self.path, segment)
+        samples = self.reader.iter_samples(end=t, after=first - 1) if first <= segment else iter(())
+        sample = next(samples, None)
+        if first > 1:
+            history.roll_up(read_rollups(self.path), sample.t if sample else t)
+        while sample is not None:
+            history.sample(sample)
+            sample = next(samples, None)
+        history.settle()
 
     def _stand(self, segment: int, events_offset: int, t: float) -> None:
         """Go on reading after a checkpoint."""

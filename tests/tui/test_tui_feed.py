@@ -12,7 +12,9 @@ from tui_runs import Shape, gpu_power, make_run, open_streams, write_samples
 
 from kdwatch.ledger.load import load_ledger
 from kdwatch.rundir.process import identity
+from kdwatch.rundir.stream import seal_segment
 from kdwatch.rundir.writer import RunWriter
+from kdwatch.tui.detail import first_detailed
 from kdwatch.tui.feed import RunFeed
 from kdwatch.tui.replay import SPEEDS, ReplayFeed
 
@@ -294,3 +296,26 @@ def test_a_stage_that_reports_no_steps_has_no_forecast(run: Path) -> None:
     """preprocess says nothing of how far it is."""
     feed, _ = replay(run, start=20.0)
     assert feed.frame().forecast is None
+
+
+def test_a_sealed_run_is_drawn_from_its_samples_and_not_only_from_rollups(tmp_path: Path) -> None:
+    """Runs are sealed when they end; a short one must not open as a few blocks of 10 s."""
+    shape = Shape(gpus=1, gap=None, until=60.0)
+    run = make_run(tmp_path / "run", shape)
+    plain = RunFeed(run)
+    plain.frame()
+    writer_state = load_ledger(run)
+    sealed = shutil.copytree(run, tmp_path / "sealed")
+    writer = RunWriter(sealed, json.loads((sealed / "manifest.json").read_text()))
+    for path in (sealed / "samples").glob("*.csv"):
+        seal_segment(path)
+    offset = (sealed / "events.jsonl").stat().st_size
+    body = {"number": 1, "t": 60.0, "events_offset": offset, "ledger": writer_state.state()}
+    (sealed / "checkpoints" / "000001.json").write_text(json.dumps(body))
+    writer.close()
+    assert first_detailed(sealed, 1) == 1
+    feed = RunFeed(sealed)
+    frame = feed.frame()
+    assert frame.total_j == pytest.approx(plain.frame().total_j, rel=1e-9)
+    for key in ("g0", "total"):
+        assert feed.history.view(key, 0.0, 60.0, 120, 60.0) == plain.history.view(key, 0.0, 60.0, 120, 60.0)

@@ -46,7 +46,7 @@ def columns(units: Units) -> list[Column[StageRow]]:
 
 def _started(row: StageRow, text: str, optional: bool = False) -> Piece:
     """Nothing before a stage has begun; `n/a` afterwards where the number is unknown."""
-    if row.status in ("pending", "skipped") and row.start_s is None:
+    if row.start_s is None and (row.status in ("pending", "skipped") or (row.status == "reused" and "n/a" in text)):
         return "", "dim"
     if text.endswith("n/a"):
         return ("-" if optional else "n/a"), "dim"
