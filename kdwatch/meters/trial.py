@@ -29,6 +29,8 @@ class Trial:
     """Mean power between the first and last tick of the counter, W."""
     mean_power_w: float | None
     """Integral of the instantaneous (else the averaged) power over the same time, as a mean, W."""
+    beside_counter_w: float | None
+    """Mean of the instantaneous power over the very time of `counter_w`; None where there is no such power."""
     counter_period_s: float | None
     """Usual time between updates of the counter."""
     power_period_s: float | None
@@ -71,12 +73,18 @@ def _summary(key: str, readings: Sequence[Reading], poll_s: float) -> Trial:
         counters[-1][1] if counters else None,
         mean_power(counters),
         mean_sample(powers or averages),
+        mean_sample(_during(powers, changes(counters))),
         period(counters),
         period(powers),
         period(averages),
         poll_s,
         len(readings),
     )
+
+
+def _during(values: Sequence[tuple[float, float]], ticks: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Values between the first and the last of some ticks."""
+    return [v for v in values if ticks[0][0] <= v[0] <= ticks[-1][0]] if len(ticks) > 1 else []
 
 
 def changes(values: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from sim_powercap import PowercapTree, two_sockets
 from kdwatch.meters.base import Device
 from kdwatch.meters.checks import Check, home_checks, run_groups
 from kdwatch.meters.sensor_checks import device_check, energy_check
-from kdwatch.meters.trial import Trial, mean_power, mean_sample, period
+from kdwatch.meters.trial import Trial, mean_power, mean_sample, period, try_meter
 from kdwatch.stages.prerun_checks import Host, differences, mismatch, sampling_line
 from kdwatch.stages.prerun_settings import Expected
 
@@ -170,10 +171,32 @@ def test_a_gpu_name_without_any_gpu_is_a_difference() -> None:
 
 
 def test_counter_against_integrated_power() -> None:
-    seen = trial(counter_w=330.0, counter_period_s=0.1)
-    assert mismatch(seen, 300.0, 1.0) == pytest.approx(0.10)
-    assert mismatch(seen, 300.0, 0.3) is None, "too few ticks to tell"
-    assert mismatch(trial(), 300.0, 1.0) is None and mismatch(seen, None, 1.0) is None
+    seen = trial(counter_w=330.0, counter_period_s=0.1, beside_counter_w=300.0)
+    assert mismatch(seen, 1.0) == pytest.approx(0.10)
+    assert mismatch(seen, 0.3) is None, "too few ticks to tell"
+    assert mismatch(trial(beside_counter_w=300.0), 1.0) is None
+    assert mismatch(trial(counter_w=330.0, counter_period_s=0.1), 1.0) is None
+
+
+def test_a_load_that_sets_in_during_the_trial_is_no_mismatch(gpus, found) -> None:
+    """100 W for 0.45 s, then 600 W: counter and power are compared over the same time, whatever their phases."""
+    step = sim_traces.Trace("step", ((0.45, 100.0, 100.0), (100.0, 600.0, 600.0)))
+    fake = gpus(FakeBoard(trace=step, counter_phase_s=0.037))
+    (meter,) = (m for m in found(fake).meters if m.name == "nvml")
+    (tried,) = try_meter(meter, 1.0, fake.clock, fake.clock.sleep)
+    assert mismatch(tried, 1.0) == pytest.approx(0.0, abs=0.04)
+    assert tried.counter_period_s == pytest.approx(0.1, abs=0.004)
+    assert tried.power_w == 600 and tried.reads > 300
+
+
+def test_a_counter_that_lies_is_a_mismatch(prerun) -> None:
+    """A counter that stands for half the load (its period is real, its energy is not): warned of under load."""
+    liar = FakeBoard(trace=sim_traces.constant(300), faults=[("spike", 0.0, NEVER, 600.0)])
+    _, events = prerun({"idle_s": 0, "seconds": 0.8, "gpu_load": False}, boards=[liar])
+    (warning,) = of(events, "warning")
+    assert warning["code"] == "counter_mismatch"
+    told = re.search(r"differs by (-\d+\.\d)%", warning["text"])
+    assert told is not None and float(told[1]) == pytest.approx(-50, abs=10)
 
 
 def test_the_rate_that_this_hardware_supports() -> None:
