@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -245,3 +247,18 @@ def test_sizes_as_text(value: float | None, how: str | None, text: str) -> None:
 def test_ranges_are_in_the_unit_of_the_mean() -> None:
     assert energy_range(1500.0, 900.0, 2100.0).replace("\N{NO-BREAK SPACE}", " ") == "1.50 kJ (0.900 to 2.10)"
     assert "kWh" in energy_range(2 * KWH_J, 1.0, 3 * KWH_J)
+
+
+def test_a_dry_run_loads_no_torch_and_no_screen(sized: Path) -> None:
+    (sized / "r.yaml").write_text(KD + "sweep: {student.alpha: [0.3, 0.5]}\n")
+    code = (
+        "import sys; from kdwatch.__main__ import main\n"
+        "sys.argv = ['kdwatch', 'sweep', '--dry-run', 'r.yaml']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(*(m for m in ('torch', 'transformers', 'codecarbon', 'textual') if m in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=sized, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "2 points, 2 to run" in done.stdout and done.stderr.strip() == ""
