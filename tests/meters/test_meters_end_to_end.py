@@ -61,8 +61,8 @@ def test_report_against_truth(nvml_library: Path, tmp_path: Path) -> None:
         assert by_id[board.uuid]["energy_j"] == pytest.approx(true, rel=0.04), board.trace.name
         assert by_id[board.uuid]["source"] == ("counter" if board.counter_s else "integrated")
         assert by_id[board.uuid]["coverage"] == pytest.approx(1.0, abs=0.02)
-    assert stage["energy_j"]["cpu"] == pytest.approx(120 * (end - start), rel=0.15)
-    assert stage["energy_j"]["dram"] == pytest.approx(15 * (end - start), rel=0.15)
+    assert stage["energy_j"]["cpu"] == pytest.approx(120 * (end - start), rel=0.3)
+    assert stage["energy_j"]["dram"] == pytest.approx(15 * (end - start), rel=0.3)
     assert stage["energy_j"]["ram_estimated"] in (None, 0)
     assert stage["bound_j"] > 0 and report["total_j"] >= stage["energy_j"]["total"]
 
