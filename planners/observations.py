@@ -34,11 +34,11 @@ def load(sources: Iterable[str | Path] = DEFAULT) -> Observations:
     tables: list[pl.DataFrame] = []
     notes: list[Note] = []
     given = [str(source) for source in sources]
-    for source in given:
+    for source in dict.fromkeys(map(_resolved, given)):
         table, found = _read(source)
         tables.append(table)
         notes.extend(found)
-    table = pl.concat(tables) if tables else make_table([])
+    table = _each_run_once(pl.concat(tables) if tables else make_table([]))
     if table.is_empty():
         reasons = "; ".join(note.text for note in notes[:2])
         raise UsageProblem(
@@ -47,6 +47,18 @@ def load(sources: Iterable[str | Path] = DEFAULT) -> Observations:
             + "; add 'paper' or a CSV"
         )
     return Observations(table.select(list(SCHEMA)), tuple(notes), tuple(given))
+
+
+def _resolved(source: str) -> str:
+    """One spelling for a file however it is named, so that none is read twice."""
+    path = Path(source).expanduser()
+    return str(path.resolve()) if path.is_file() else source
+
+
+def _each_run_once(table: pl.DataFrame) -> pl.DataFrame:
+    """A run that was named twice (by id, by path, as one of `runs`) is one observation, not a repeat."""
+    again = pl.col("run_dir").is_not_null() & ~pl.col("run_dir").is_first_distinct()
+    return table.filter(~again)
 
 
 def _read(source: str) -> tuple[pl.DataFrame, Sequence[Note]]:

@@ -62,7 +62,7 @@ def _observe(path: Path) -> tuple[dict[str, Any] | None, str | None]:
         return None, f"regime is {report['regime']}"
     manifest = _manifest(path)
     info = run_info(manifest, RunReader(path).iter_events(), _folder(manifest))
-    row = fill_total(from_report(report, info)) | {"run_dir": str(path)}
+    row = fill_total(from_report(report, info)) | {"run_dir": str(path.resolve())}
     verdict = check_row(row)
     return (row, verdict.note) if verdict.accepted else (None, verdict.reason)
 

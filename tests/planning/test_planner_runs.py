@@ -216,3 +216,12 @@ def test_sizes_of_models(tmp_path: Path) -> None:
         == 5.0
     )
     assert reported_params_b([{"type": "model", "role": "student", "params": "many"}], "student") is None
+
+
+def test_what_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    path = write_run("kd-1", "kd", kd_stages())
+    assert load(["runs", "kd-1", path, "last"]).table.height == 1
+    table = tmp_path / "mine.csv"
+    table.write_text("regime,total_kwh,quality\nsft,1,0.5\nsft,1,0.5\n")
+    twice = load([table, str(table), "paper", "paper"]).table
+    assert twice.height == 2 + 7, "two equal rows of one file are two runs"
