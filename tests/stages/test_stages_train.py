@@ -393,3 +393,31 @@ def test_on_policy_scores_the_students_own_answers(tmp_path: Path, models: dict[
     before = distance(models["student"])
     run_training(tmp_path / "o", settings, data=data)
     assert distance(tmp_path / "o") < 0.9 * before
+
+
+def test_trained_model_loads_with_its_tokenizer(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
+    """Trap 15: the final model was saved without the tokenizer that evaluation needs."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    run_training(tmp_path / "o", settings_for(models["student"]), data=data)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "o")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "o")
+    ids = tokenizer("rev abc=", return_tensors="pt").input_ids
+    assert ids[0, 0] == 1 and model(input_ids=ids).logits.shape[-1] == 104
+
+
+def test_no_pickle_and_no_network_client_in_what_training_writes(
+    tmp_path: Path, models: dict[str, Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap 17: no tracker is started unasked; checkpoints are safetensors and JSON."""
+    import sys
+
+    output = tmp_path / "o"
+    stage = Stage("stage", {"data": data}, output)
+    with monkeypatch.context() as patch:
+        stop_after(patch, stage, 2)
+        with pytest.raises(Stopped):
+            train.work(settings_for(models["student"]), stage)
+    kinds = {p.suffix for p in output.rglob("*") if p.is_file()}
+    assert kinds <= {".json", ".safetensors"}
+    assert "wandb" not in sys.modules
