@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from pipeline_helpers import begin, events, finish, python, record, stage_events, wait_for, warning_codes
+from pipeline_helpers import begin, events, finish, python, record, recorder_pid, stage_events, wait_for, warning_codes
 from sim_nvml import FakeBoard, FakeNvml, build
 from sim_traces import constant, square
 
@@ -108,6 +109,19 @@ def test_a_board_that_hangs_stalls_neither_the_run_nor_the_others(
     times = sorted(s.t for s in RunReader(run).iter_samples() if s.key == "g0" and started <= s.t <= ended)
     assert len(times) > 15 and ended - started < 10.0
     assert max(b - a for a, b in itertools.pairwise(times)) < 1.0
+
+
+def test_a_killed_recorder_loses_less_than_a_second_of_samples(nvml_library: Path, tmp_path: Path, monkeypatch) -> None:
+    """Issue 2. At ten samples a second, readings wait at most half a second before they are on disk."""
+    boards(nvml_library, tmp_path, monkeypatch, FakeBoard())
+    run = begin(tmp_path, "stages:\n- {name: s, run: sleep 600}\n")
+    wait_for(lambda: "stage_started" in stage_events(run, "s"), "the stage")
+    time.sleep(2.0)
+    killed = time.monotonic() - RunReader(run).manifest["clock"]["monotonic_origin"]
+    os.kill(recorder_pid(run), signal.SIGKILL)
+    last = max(s.t for s in RunReader(run).iter_samples() if s.key == "g0")
+    assert 0.0 <= killed - last < 1.0
+    wait_for(lambda: build_report(run)["status"] == "interrupted", "the end")
 
 
 def test_another_process_on_the_board_is_flagged_and_the_runs_own_is_not(
