@@ -20,7 +20,7 @@ def first_detailed(run: Path, segment: int) -> int:
     """
     sizes: dict[int, float] = {}
     for stream, numbers in layout.segments(run).items():
-        if stream == layout.INFO or stream.startswith(f"{layout.INFO}_"):
+        if layout.is_info(stream):
             continue
         for number, path in numbers.items():
             sizes[number] = sizes.get(number, 0.0) + _packed_size(path)

@@ -34,6 +34,9 @@ SILENT_S = 8.0
 INFO_EVERY_S = 5.0
 """Slow facts (memory, temperature) are read no more often than this."""
 
+INFO_STALE_S = 30.0
+"""Slow facts older than this are not shown as now's."""
+
 LOG_LINES = 100
 """Last lines of a log that a frame carries."""
 
@@ -155,7 +158,9 @@ class RunFeed:
 
     def _read_info(self) -> None:
         if abs(self.t - self._info_t) >= INFO_EVERY_S:
-            self._info, self._info_t = self.reader.info(), self.t
+            self._info_t = self.t
+            found = self.reader.info(self.t + INFO_EVERY_S)
+            self._info = found if self.t - found.get("t_s", 0.0) <= INFO_STALE_S else {}
 
     def now(self, live: bool) -> float:
         """Run time of the picture: while the run goes on, the clock's; else the last that was recorded."""

@@ -117,6 +117,7 @@ class ReplayFeed(RunFeed):
         if self.t >= self.end_t and self.reader.status() == "interrupted":
             self.ledger.interrupt()
         status = self.ledger.status
+        self._read_info()
         state = ReplayState(self.speed, self.paused, self.loop, self.end_t)
         return self.picture(status, live=False, first=first, replay=state)
 

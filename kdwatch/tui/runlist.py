@@ -34,11 +34,11 @@ class RunRow:
 
 
 def sample_dir() -> Path | None:
-    """Directory of the recorded sample runs, where the installation has them."""
+    """Directory of the recorded sample runs: beside the package in a checkout, or in the directory one works in."""
     import kdwatch
 
-    package = Path(kdwatch.__file__).parent
-    return next((p for p in (package.parent / "sample_runs", package / "sample_runs") if p.is_dir()), None)
+    beside = Path(kdwatch.__file__).parent.parent / "sample_runs"
+    return next((p for p in (beside, Path("sample_runs").absolute()) if p.is_dir()), None)
 
 
 def sample_runs() -> list[Path]:

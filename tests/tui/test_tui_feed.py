@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tui_runs import Shape, gpu_power, make_run, open_streams, write_samples
+from tui_runs import Shape, gpu_power, make_run, open_streams, write_facts, write_samples
 
 from kdwatch.ledger.load import load_ledger
 from kdwatch.rundir.process import identity
@@ -319,3 +319,22 @@ def test_a_sealed_run_is_drawn_from_its_samples_and_not_only_from_rollups(tmp_pa
     assert frame.total_j == pytest.approx(plain.frame().total_j, rel=1e-9)
     for key in ("g0", "total"):
         assert feed.history.view(key, 0.0, 60.0, 120, 60.0) == plain.history.view(key, 0.0, 60.0, 120, 60.0)
+
+
+@pytest.mark.parametrize("t", [20.0, 100.0, 200.0])
+def test_slow_facts_of_a_replay_are_those_of_its_time(run: Path, t: float) -> None:
+    """Utilisation rises by a quarter percent a second; a replay shows its moment's, not the run's last."""
+    write_facts(run, 2)
+    feed, _ = replay(run, start=t)
+    first, second = feed.frame().devices[:2]
+    assert first.utilization == pytest.approx(t / 4, abs=1.5)
+    assert second.memory_b == 2**30 and second.temperature_c == 61.0
+
+
+def test_facts_that_ended_are_not_shown_as_now(run: Path) -> None:
+    """Facts that stop at 100 s are shown at 110 s and no more at 200 s."""
+    write_facts(run, 2)
+    facts = run / "samples" / "info-000001.csv"
+    facts.write_text("".join(line for line in facts.read_text().splitlines(True)[:22]))
+    assert replay(run, start=110.0)[0].frame().devices[0].utilization == pytest.approx(25.0)
+    assert replay(run, start=200.0)[0].frame().devices[0].utilization is None

@@ -133,6 +133,15 @@ def _events(shape: Shape):
     yield t + 0.5, "run_ended", {"status": "completed", "exit_code": 0, "reason": None}
 
 
+def write_facts(run: Path, gpus: int) -> None:
+    """Slow facts each 5 s: GPU i has i GiB in use and at run time t a utilisation of t / 4 %."""
+    columns = [c for i in range(gpus) for c in (f"g{i}_memory_b", f"g{i}_utilization", f"g{i}_temperature_c")]
+    rows = [["t_s", *columns]]
+    for k in range(52):
+        rows.append([str(k * 5.0), *(x for i in range(gpus) for x in (str(i * 2**30), str(k * 1.25), "61"))])
+    (run / "samples" / "info-000001.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+
+
 def open_streams(writer: RunWriter, shape: Shape) -> None:
     """The streams of a shape's devices."""
     if shape.gpus:
