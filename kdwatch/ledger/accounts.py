@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kdwatch.ledger.edge import Level
 
@@ -31,6 +31,24 @@ class Account:
         """Note a fault once."""
         if code not in self.flags:
             self.flags.append(code)
+
+
+@dataclass(slots=True)
+class Accounts:
+    """All of one device."""
+
+    of: dict[str | None, Account] = field(default_factory=dict)
+    """By owner: a stage's name, or None for nobody. Together they are the device's total."""
+    shared_j: dict[str, float] = field(default_factory=dict)
+    """By stage: what nobody owns because this stage and others claimed it together."""
+
+    def owner(self, name: str | None) -> Account:
+        """The account of an owner, opened if need be."""
+        return self.of.setdefault(name, Account())
+
+    def copy(self) -> Accounts:
+        """One that can be changed without changing this."""
+        return Accounts({k: replace(a, flags=list(a.flags)) for k, a in self.of.items()}, dict(self.shared_j))
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kdwatch.ledger.device import Boundary, DeviceTrack
+from kdwatch.ledger.accounts import Boundary
+from kdwatch.ledger.device import DeviceTrack
 from kdwatch.ledger.stages import StageBook
 from kdwatch.ledger.totals import build_totals
 from kdwatch.ledger.types import Totals

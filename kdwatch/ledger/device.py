@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
-from kdwatch.ledger.accounts import Account, Boundary, Open
+from kdwatch.ledger.accounts import Account, Accounts, Boundary, Open
 from kdwatch.ledger.correction import AGE_S as AVERAGE_AGE_S
 from kdwatch.ledger.correction import Correction
 from kdwatch.ledger.counter import CounterTrack
@@ -61,7 +61,7 @@ class DeviceTrack:
         )
         self.last_t = -math.inf
         self.first_t: float | None = None
-        self.accounts: dict[str | None, Account] = {}
+        self.accounts = Accounts()
         self.pending: list[Boundary] = []
         self.open: Open | None = None
         self._flags: list[tuple[float, str]] = []
@@ -167,7 +167,7 @@ class DeviceTrack:
         self,
         now: Open | None,
         boundary: Boundary,
-        accounts: dict[str | None, Account],
+        accounts: Accounts,
         flags: list[tuple[float, str]],
     ) -> Open:
         """End the interval that is open at a boundary and open the next."""
@@ -181,11 +181,9 @@ class DeviceTrack:
             bridged_j=max(level.bridged_j, now.level.bridged_j),
             uncovered_s=max(level.uncovered_s, now.level.uncovered_s),
         )
-        self._book(accounts.setdefault(now.owner, Account()), now, level, flags)
+        self._book(accounts.owner(now.owner), now, level, flags)
         for name in now.shared:
-            shared = accounts.setdefault(f"shared:{name}", Account())
-            shared.joules += level.joules - now.level.joules
-            shared.flag("overlap")
+            accounts.shared_j[name] = accounts.shared_j.get(name, 0.0) + level.joules - now.level.joules
         return Open(level, boundary.owner, boundary.shared)
 
     def _book(self, account: Account, now: Open, level: Level, flags: list[tuple[float, str]]) -> None:
@@ -211,9 +209,9 @@ class DeviceTrack:
 
     # -- answers
 
-    def accounts_at(self, end: float) -> dict[str | None, Account]:
+    def accounts_at(self, end: float) -> Accounts:
         """Accounts as if the run ended at `end`; the track itself stays as it is."""
-        accounts = {k: replace(a, flags=list(a.flags)) for k, a in self.accounts.items()}
+        accounts = self.accounts.copy()
         if self.first_t is None:
             return accounts
         now, flags = self.open, list(self._flags)
@@ -249,7 +247,7 @@ class DeviceTrack:
         if self.pending:
             before = min(before, self.pending[0].t - KEPT_S)
         if self.open is not None:
-            account = self.accounts.setdefault(self.open.owner, Account())
+            account = self.accounts.owner(self.open.owner)
             account.see_peak(self._signal().highest(max(self.open.level.t, self._peak_to), before))
             self._peak_to = max(self._peak_to, before)
             for t, code in self._flags:
@@ -271,7 +269,8 @@ class DeviceTrack:
             "correction": self.correction.state() if self.correction else None,
             "last_t": None if self.first_t is None else self.last_t,
             "first_t": self.first_t,
-            "accounts": [[k, asdict(a)] for k, a in self.accounts.items()],
+            "accounts": [[k, asdict(a)] for k, a in self.accounts.of.items()],
+            "shared_j": self.accounts.shared_j,
             "pending": [asdict(b) for b in self.pending],
             "open": [list(self.open.level), self.open.owner, list(self.open.shared)] if self.open else None,
             "flags": self._flags,
@@ -288,7 +287,7 @@ class DeviceTrack:
             self.correction.restore(state["correction"])
         self.first_t = state["first_t"]
         self.last_t = -math.inf if state["last_t"] is None else float(state["last_t"])
-        self.accounts = {k: Account(**a) for k, a in state["accounts"]}
+        self.accounts = Accounts({k: Account(**a) for k, a in state["accounts"]}, dict(state["shared_j"]))
         self.pending = [Boundary(**{**b, "shared": tuple(b["shared"])}) for b in state["pending"]]
         if state["open"]:
             level, owner, shared = state["open"]

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kdwatch.ledger.device import Account, DeviceTrack
+from kdwatch.ledger.accounts import Account, Accounts
+from kdwatch.ledger.device import DeviceTrack
 from kdwatch.ledger.stages import Stage
 from kdwatch.ledger.types import Bound, DeviceTotals, StageDevice, StageTotals, Totals
 
@@ -22,18 +23,18 @@ MISMATCH_S = 10.0
 EDGE_SIGMAS = 2.0
 """Standard deviations of an edge that its bound takes."""
 
-Accounts = dict[str, dict[str | None, Account]]
+ByDevice = dict[str, Accounts]
 
 
 def build_totals(ledger: Ledger, end: float) -> Totals:
     """The whole snapshot at run time `end`."""
-    accounts: Accounts = {key: track.accounts_at(track.end(end)) for key, track in ledger.devices.items()}
+    accounts: ByDevice = {key: track.accounts_at(track.end(end)) for key, track in ledger.devices.items()}
     counted = counted_devices(ledger)
     warnings = list(ledger.warnings.found)
     devices = tuple(_device(ledger, key, accounts[key], end, key in counted) for key in ledger.devices)
     total = known_sum(d.total_j for d in devices if d.key in counted)
     stages = tuple(_stage(ledger, stage, accounts, counted, total, end) for stage in ledger.book.stages.values())
-    warnings += derived_warnings(ledger, accounts, stages)
+    warnings += derived_warnings(ledger, stages)
     return Totals(
         t=end,
         status=ledger.status,
@@ -120,9 +121,9 @@ def _mismatch(track: DeviceTrack, account: Account) -> float | None:
     return difference if abs(difference) > MISMATCH else None
 
 
-def _device(ledger: Ledger, key: str, accounts: dict[str | None, Account], end: float, counted: bool) -> DeviceTotals:
+def _device(ledger: Ledger, key: str, accounts: Accounts, end: float, counted: bool) -> DeviceTotals:
     track = ledger.devices[key]
-    own = {k: a for k, a in accounts.items() if not (k or "").startswith("shared:")}
+    own = accounts.of
     whole = Account()
     for account in own.values():
         whole.joules += account.joules
@@ -196,11 +197,13 @@ def _bound(track: DeviceTrack, account: Account) -> Bound | None:
 
 
 def _stage(
-    ledger: Ledger, stage: Stage, accounts: Accounts, counted: set[str], total: float | None, end: float
+    ledger: Ledger, stage: Stage, accounts: ByDevice, counted: set[str], total: float | None, end: float
 ) -> StageTotals:
     ran = bool(stage.windows)
     claimed = [t for t in ledger.devices.values() if stage.claims(t.spec)]
-    devices = tuple(_stage_device(ledger, t, accounts[t.key].get(stage.name), t.key in counted) for t in claimed if ran)
+    devices = tuple(
+        _stage_device(ledger, t, accounts[t.key].of.get(stage.name), t.key in counted) for t in claimed if ran
+    )
     kept = [d for d in devices if d.counted]
     energy = energy_groups(kept)
     if not ran:
@@ -235,7 +238,7 @@ def _stage(
         mean_w=total_j / duration if ran and duration and total_j is not None else None,
         share=total_j / total if total and total_j is not None else None,
         phase=stage.phase if stage.running else None,
-        shared_j=math.fsum(a.joules for key in counted if (a := accounts[key].get(f"shared:{stage.name}")) is not None),
+        shared_j=math.fsum(accounts[key].shared_j.get(stage.name, 0.0) for key in counted),
         artifacts=tuple(stage.artifacts),
         cpu_s=stage.cpu_s,
         cpu_process_j=process_tree_j(ledger, stage, energy["cpu"], duration),
@@ -288,7 +291,7 @@ def _teacher_reuse(ledger: Ledger, total: float | None) -> dict[str, Any] | None
     return {**ledger.teacher_reuse, "teacher_j_share": share}
 
 
-def derived_warnings(ledger: Ledger, accounts: Accounts, stages: tuple[StageTotals, ...]) -> list[dict[str, Any]]:
+def derived_warnings(ledger: Ledger, stages: tuple[StageTotals, ...]) -> list[dict[str, Any]]:
     """Warnings that follow from the numbers."""
     found: list[dict[str, Any]] = []
     texts = {

@@ -160,6 +160,14 @@ def test_stages_at_the_same_time_share_by_declared_gpus_only() -> None:
     assert stage(totals, "a").shared_j == pytest.approx(600.0, rel=0.01)
 
 
+def test_a_stages_name_cannot_confuse_the_accounts() -> None:
+    names = ["a", "shared:a", "None", "\0"]
+    events = [e for k, name in enumerate(names) for e in (start(5.0 * k, name), end(5.0 * k + 4.0, name))]
+    totals = constant(events, names, until=21.0)
+    assert [s.energy_j["gpu"] for s in totals.stages] == [pytest.approx(400.0, rel=0.01)] * 4
+    assert totals.unattributed_j == pytest.approx(500.0, rel=0.01)
+
+
 def test_undeclared_overlap_stays_unattributed() -> None:
     totals = constant([start(0.0, "a"), end(8.0, "a"), start(2.0, "b"), end(10.0, "b")], ["a", "b"], until=10.0)
     assert stage(totals, "a").energy_j["gpu"] == pytest.approx(200.0, rel=0.02)
