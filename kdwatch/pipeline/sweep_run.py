@@ -12,8 +12,10 @@ from typing import Protocol
 from kdwatch.pipeline.artifacts import ArtifactStore
 from kdwatch.pipeline.hashing import HashMemory
 from kdwatch.pipeline.launch import start_run
+from kdwatch.pipeline.spawn import check_home
 from kdwatch.pipeline.sweep import Point, Sweep
 from kdwatch.pipeline.sweep_done import KnownRuns, point_key
+from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.reader import RunReader
 
 LOCK_POLL_S = 0.1
@@ -78,9 +80,13 @@ def run_points(sweep: Sweep, watcher: Watcher, again: bool = False) -> Iterator[
 
 def _start_or_join(sweep: Sweep, point: Point, key: str, again: bool) -> Path:
     """Start the run of a point, or take the one that another process has started meanwhile or completed."""
+    check_home()
     lock = ArtifactStore().lock("point", key)
-    while not lock.try_acquire():
-        time.sleep(LOCK_POLL_S)
+    try:
+        while not lock.try_acquire():
+            time.sleep(LOCK_POLL_S)
+    except OSError as error:
+        raise UsageProblem(f"{lock.path}: cannot be made ({error.strerror}): free space or set KDWATCH_HOME") from None
     try:
         found = None if again else KnownRuns().find(key)
         if found is not None:

@@ -195,6 +195,12 @@ def test_dry_run_tells_what_is_done_and_runs_nothing(grid: Path) -> None:
     assert "2 points, 1 to run, 1 done before" in text and text.endswith("nothing was run\n")
 
 
+def test_a_home_that_cannot_be_used_is_one_line(grid: Path) -> None:
+    (grid.parent / "file").write_text("")
+    done = CliRunner().invoke(command, [str(grid), "--home", str(grid.parent / "file" / "home")])
+    assert done.exit_code == 2 and "set KDWATCH_HOME" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     process = kdwatch("sweep", tmp_path / "none.yaml")
     out, said = process.communicate(timeout=PATIENCE_S)
