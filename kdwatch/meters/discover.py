@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ class SensorStatus:
     """One sensor in words."""
 
     stream: str
-    """`nvml`, `rapl`, `estimate`, `amd`."""
+    """`nvml`, `rapl`, `estimate`, `amd`, `apple`."""
     status: str
     """`ok`, `warn` (gives less than it could), `unavailable`, `unsupported`."""
     text: str
@@ -74,6 +75,9 @@ def add_gpus(
 ) -> bool:
     """Add the GPUs' meter and state; returns whether a counter covers a whole module, CPU included."""
     _add_amd(found, clock)
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        text = "Apple silicon: the GPU's energy is missing; CPU and memory are estimated"
+        found.sensors.append(SensorStatus("apple", "unsupported", text))
     value, order = visible.from_environment()
     if select_gpus != FROM_ENVIRONMENT:
         value = select_gpus

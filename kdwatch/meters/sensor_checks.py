@@ -14,7 +14,7 @@ from kdwatch.meters.trial import Trial, try_meter
 TRIAL_S = {"nvml": 0.45, "rapl": 0.05, "estimate": 0.3}
 BOARD_LIMIT_S = 1.2
 """Each for the driver's start and for its boards, so that the whole stays below 3 s."""
-IDS = {"nvml": "gpu", "rapl": "cpu.rapl", "estimate": "cpu.estimate", "amd": "gpu.amd"}
+IDS = {"nvml": "gpu", "rapl": "cpu.rapl", "estimate": "cpu.estimate", "amd": "gpu.amd", "apple": "gpu.apple"}
 """Check of each stream."""
 
 

@@ -157,6 +157,15 @@ def test_a_library_that_cannot_load_leaves_a_clear_line_and_a_clean_stdout(
     assert capsys.readouterr().out == ""
 
 
+def test_apple_silicon_is_named_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    monkeypatch.setattr("platform.machine", lambda: "arm64")
+    found = Discovery()
+    add_gpus(found, select_gpus="")
+    (status,) = (s for s in found.sensors if s.stream == "apple")
+    assert status.status == "unsupported" and "missing" in status.text
+
+
 def test_a_driver_that_refuses_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     smi = Smi()
     monkeypatch.setattr(smi, "amdsmi_init", _refuse)
