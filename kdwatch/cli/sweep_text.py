@@ -94,11 +94,25 @@ def plan_lines(plan: Row) -> Iterator[str]:
     else:
         numbers = energy_range(plan["energy_j"], plan["energy_low_j"], plan["energy_high_j"])
         yield f"energy: {numbers} at 90 %, {' and '.join(plan['energy_labels'])}{left}"
+    yield from _unknown(points)
     yield "nothing was run"
 
 
+def _unknown(points: Sequence[Row]) -> Iterator[str]:
+    """Why an energy is not in the sum; each reason once."""
+    stages = [s for point in points for s in point["stages"] if s["energy_j"] is None and not _taken(s)]
+    for why in dict.fromkeys(s["energy_basis"] for s in stages):
+        names = dict.fromkeys(s["name"] for s in stages if s["energy_basis"] == why)
+        yield f"  n/a: energy of {clean(', '.join(names), 200)}: {clean(why, 200)}"
+
+
+def _taken(stage: Row) -> bool:
+    """Whether a stage's output comes from the store or from an earlier point."""
+    return stage["reuses"] is not None or stage["made_by_point"] is not None
+
+
 def _plan_row(point: Row) -> tuple[str, ...]:
-    runs = [s["name"] for s in point["stages"] if s["reuses"] is None and s["made_by_point"] is None]
-    takes = [s["name"] for s in point["stages"] if s["reuses"] is not None or s["made_by_point"] is not None]
+    runs = [s["name"] for s in point["stages"] if not _taken(s)]
+    takes = [s["name"] for s in point["stages"] if _taken(s)]
     status = {"completed": "done", "running": "runs now"}.get(point["status"], str(point["status"]))
     return clean(point["name"], 64), status, clean(", ".join(runs), 120) or "-", clean(", ".join(takes), 120) or "-"
