@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 DARK = Theme(
     name="kdwatch-dark",
@@ -36,7 +36,12 @@ LIGHT = Theme(
     variables={"line": "#0b63a5", "fill": "#a9cbe6", "quiet": "#666d78", "stage-mark": "#7a3fb0"},
 )
 
-_PLAIN = {"line": "ansi_cyan", "fill": "ansi_blue", "quiet": "ansi_bright_black", "stage-mark": "ansi_magenta"}
+_PLAIN = BUILTIN_THEMES["ansi-dark"].variables | {
+    "line": "ansi_cyan",
+    "fill": "ansi_blue",
+    "quiet": "ansi_bright_black",
+    "stage-mark": "ansi_magenta",
+}
 
 TERMINAL = Theme(
     name="kdwatch-terminal",
@@ -51,6 +56,7 @@ TERMINAL = Theme(
     warning="ansi_yellow",
     error="ansi_red",
     dark=True,
+    ansi=True,
     variables=_PLAIN,
 )
 

@@ -17,6 +17,7 @@ from kdwatch.tui import hooks, keys
 from kdwatch.tui.frame import Notice
 from kdwatch.tui.screens.dialogs import AskScreen, ConfirmScreen
 from kdwatch.tui.view.line import text_of
+from kdwatch.tui.widgets.lines import Lines
 
 
 @pytest.fixture
@@ -356,3 +357,15 @@ async def test_replay_keys_move_the_clock(run: Path) -> None:
         await pilot.press("g", *"50%", "enter")
         await until(pilot, lambda: app.frame.t == pytest.approx(app.frame.replay.end_t / 2, abs=0.01), "the middle")
         assert "replay paused" in part(app, "header")
+
+
+@pytest.mark.parametrize("theme", ["dark", "light", "terminal"])
+async def test_the_selected_line_stands_out_in_every_theme(run: Path, theme: str) -> None:
+    """By a background of its own, or reversed where the terminal's colours are used as they are."""
+    async with running(run, settings=load({"theme": theme})) as (app, pilot):
+        await pilot.press("down", "up")
+        await pilot.pause()
+        stages = app.base_screen.query_one("#stages", Lines)
+        rows = [stages.render_line(y) for y in (stages.cursor, stages.cursor + 1)]
+        looks = [{(s.style.bgcolor, bool(s.style.reverse)) for s in row if s.style} for row in rows]
+        assert stages.cursor > 0 and looks[0].isdisjoint(looks[1])

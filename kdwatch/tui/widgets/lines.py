@@ -68,7 +68,8 @@ class Lines(Widget):
         width = self.size.width
         line = _at(self._lines, y)
         if y == self.cursor:
-            back = Style(bgcolor=self.style_of("cursor").bgcolor)
+            cursor = self.style_of("cursor")
+            back = Style(bgcolor=cursor.bgcolor, reverse=cursor.reverse or None)
             segments = [Segment(text, self.style_of(tone) + back) for text, tone in line]
             return Strip(segments).adjust_cell_length(width, self.rich_style + back)
         segments = [Segment(text, self.style_of(tone)) for text, tone in line]
