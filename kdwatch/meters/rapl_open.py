@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,21 +46,24 @@ def open_rapl(root: Path | None = None) -> Opened:
 
 
 def _powercap(good: Sequence[Zone], closed: Sequence[Zone]) -> Opened:
-    counters, notes = _counters(good)
+    measured = any(z.name == z.package for z in good)
+    counters, notes = _counters(good, closed if measured else ())
     if closed:
         notes.append("no permission to read " + ", ".join(str(z.energy_path) for z in closed))
     rangeless = [c.device.name for c in counters if c.device.wrap_j is None]
     if rangeless:
         notes.append(f"max_energy_range_uj of {', '.join(rangeless)} cannot be read: a wrap counts as a reset")
     fix = FIX.format(path=closed[0].energy_path) if closed else None
-    return Opened(counters, "warn" if notes else "ok", "; ".join([_count(counters), *notes]), fix)
+    text = _count([c for c in counters if c.read_j() is not None])
+    return Opened(counters, "warn" if notes else "ok", "; ".join([text, *notes]), fix)
 
 
-def _counters(zones: Sequence[Zone]) -> tuple[list[Counter], list[str]]:
-    """A counter for each zone, without packages that mirror another one (and their memory)."""
-    packages = [z for z in zones if z.name == z.package]
-    numbers = {z.package: n for n, z in enumerate(packages)}
-    opened = {z.id: ZoneCounter(device_of(z, numbers.get(z.package, len(packages))), z) for z in zones}
+def _counters(good: Sequence[Zone], closed: Sequence[Zone]) -> tuple[list[Counter], list[str]]:
+    """A counter for each zone, without packages that mirror another one. Closed ones are devices too: their energy is
+    then missing, where leaving them out would make the sum of the others look whole."""
+    names = sorted({z.package for z in (*good, *closed)}, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+    opened = {z.id: ZoneCounter(device_of(z, names.index(z.package)), z) for z in (*good, *closed)}
+    packages = [z for z in good if z.name == z.package]
     repeated = mirrors([opened[z.id].read_j for z in packages])
     notes = []
     for mirror, original in repeated.items():

@@ -63,7 +63,13 @@ def device_check(device: Device, trial: Trial) -> Check:
     head = f"{device.name} ({device.scope})"
     data = {"device": asdict(device), "trial": asdict(trial)}
     if trial.counter_j is None and trial.power_w is None and trial.average_w is None:
-        return Check(name, "fail", f"{head}: no reading", "see the driver's messages (dmesg)", data)
+        return Check(
+            name,
+            "fail",
+            f"{head}: no reading",
+            "see the check of its interface above, then the driver's messages (dmesg)",
+            data,
+        )
     if device.source == "estimated":
         text = f"{head}: {_watts(trial.power_w)}, estimated by a model, not measured"
         return Check(name, "ok", text, None, data)

@@ -173,6 +173,17 @@ def test_23_a_virtual_machine_has_no_measured_cpu_at_all(tmp_path: Path, exists:
     assert "virtual machine" in next(s.text for s in found.sensors if s.stream == "rapl")
 
 
+def test_one_closed_package_of_two_is_missing_never_a_short_sum_in_silence(tmp_path: Path) -> None:
+    """Package 0 is read, package 1 is not: the sum names the CPU as incomplete, and keys stay those of the packages."""
+    tree = two_sockets(tmp_path)
+    tree.zones["intel-rapl:0"].close()
+    opened = open_rapl(tree.root)
+    assert [c.device.key for c in opened.counters] == ["dram0", "cpu1", "dram1", "cpu0"]
+    assert opened.status == "warn" and "1 CPU package, 2 memory zones" in opened.text
+    energy = stage_energy(tree.root, {"intel-rapl:1": 40, "intel-rapl:1:2": 5}, tree.zones)
+    assert energy["cpu"] == pytest.approx(40) and energy["missing"] == ["cpu"]
+
+
 def test_a_root_that_does_not_exist_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDWATCH_POWERCAP_ROOT", "/no/such/tree")
     opened = open_rapl()
