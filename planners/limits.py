@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from kdwatch.rundir.errors import UsageProblem
 from planners.ranking import energy_column, rank
 from planners.request import PlanRequest
 from planners.scoring import USED, limit_values
@@ -20,6 +21,18 @@ def active(request: PlanRequest) -> list[str]:
     """Names of the limits that are set, as in the JSON object's `limits`."""
     names = list(limit_values(request))
     return [*names, QUALITY] if request.min_quality is not None else names
+
+
+def check_known(scored: pl.DataFrame, request: PlanRequest) -> None:
+    """Raise UsageProblem for a limit on something that no candidate's use is known of."""
+    hints = {
+        "gpu_hours": "gpu-hours: no observation says how many it took; give mean-gpu-w, a GPU's mean power in W",
+        "cost": "cost: GPU-hours of no observation are known; give mean-gpu-w, or leave gpu-hour-price out",
+        "co2e_kg": "co2: the teacher's energy of no observation is known; leave teacher-region out",
+    }
+    for name in limit_values(request):
+        if name in hints and scored[USED[name]].null_count() == scored.height > 0:
+            raise UsageProblem(hints[name])
 
 
 def kept_without(scored: pl.DataFrame, request: PlanRequest, dropped: set[str]) -> pl.DataFrame:

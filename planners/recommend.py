@@ -43,6 +43,7 @@ def plan(request: PlanRequest, observations: Observations) -> PlanResult:
     table, notes = prepare(request, observations)
     scoped = in_scope(table, request)
     scored = with_lifecycle(score(scoped.table, request, grid), request.serve_tokens, request.serve_batch)
+    limits.check_known(scored, request)
     return _answer(
         request, scored, scoped, grid, [*observations.notes, *notes, *scoped.notes, *grid.notes], observations
     )

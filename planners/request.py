@@ -179,6 +179,10 @@ class PlanRequest:
                 "teacher-training: is used with teacher train only",
             ),
             (
+                bool(self.sizes or self.tokens) and not self.predict,
+                "sizes and tokens: are used with predict only",
+            ),
+            (
                 self.teacher == "train" and self.teacher_outputs == "cached",
                 "teacher train and teacher-outputs cached contradict each other: cached outputs need no teacher",
             ),

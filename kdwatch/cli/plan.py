@@ -102,10 +102,13 @@ def plan(first_sources: tuple[str, ...], more_sources: tuple[str, ...], predict:
 
     An infeasible budget is an answer, not an error: it names the cheapest candidate and the shortfall.
     """
+    from kdwatch.rundir.errors import UsageProblem
     from planners.observations import DEFAULT, load
     from planners.recommend import plan as make_plan
 
     models = {name.removesuffix("_model"): given.pop(name) for name in ("student_model", "teacher_model", "data")}
+    if any(models.values()) and emit is None:
+        raise UsageProblem("--student-model, --teacher-model and --data belong to --emit: add --emit recipe.yaml")
     request = request_of(given, predict)
     observations = load((*first_sources, *more_sources) or DEFAULT)
     result = make_plan(request, observations)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kdwatch.rundir.text import clean
 from planners.carbon import UNCERTAINTY
+from planners.limits import NAMES
 from planners.result import BreakEven, PlanResult, Recommendation
 from planners.wording import energy
 
@@ -52,8 +53,12 @@ def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
         whole, paid = p.per_student_kwh * result.reuse_n, result.limits["program_budget_kwh"]
         yield f"  programme  {energy(whole)} of {energy(paid)} for {result.reuse_n} students"
     stages = ", ".join(f"{name} {energy(value)}" for name, value in p.stages_kwh.items() if value is not None)
+    unknown = [name for name, value in p.stages_kwh.items() if value is None and name != "prerun"]
+    stages += f"; {', '.join(unknown)} n/a" if unknown else ""
     yield from _wrapped(f"  stages     {stages or 'n/a'}", " " * 13)
     yield from _money_and_carbon(result, p)
+    if result.binding_limit is not None:
+        yield f"  decided by {NAMES.get(result.binding_limit, 'quality floor')}"
     settings = ", ".join(f"{name}={value}" for name, value in best.hyperparameters.items() if name != "source")
     yield from _wrapped(
         f"  settings   {settings or 'n/a'} (from {best.hyperparameters.get('source', 'n/a')})", " " * 13

@@ -145,7 +145,8 @@ def judge(world: World, source: random.Random) -> Verdict:
         for size in family.sizes
         for _ in range(family.repeats)
     ]
-    request = PlanRequest(predict=not measured_target, sizes=(float(family.target),), interval_level=LEVEL)
+    sizes = () if measured_target else (float(family.target),)
+    request = PlanRequest(predict=bool(sizes), sizes=sizes, interval_level=LEVEL)
     rows = list(scored(request, Observations(make_table(runs))).iter_rows(named=True))
     row = next((r for r in rows if r["regime"] == "kd" and r["student_params_b"] == family.target), None)
     if row is None:

@@ -94,6 +94,7 @@ def test_the_chart_shows_frontier_budget_and_choice() -> None:
         (["--frontier", "no-such-run"], "no-such-run"),
         (["--frontier", "pyproject.toml"], "pyproject.toml"),
         (["--budget", "5kWh", "--emit", "x.yaml"], "nothing fits"),
+        (["--budget", "20kWh", "--data", "rows.jsonl"], "--emit"),
         (["--budget", "20kWh", "--emit", "/no/such/dir/x.yaml"], "cannot be written"),
     ],
 )

@@ -167,7 +167,8 @@ def test_regions_by_stage_can_turn_the_ranking_round() -> None:
 
 def test_teacher_in_another_region_needs_the_teacher_s_energy(observe) -> None:
     unknown = observe({"id": "x", "regime": "kd", "total_kwh": 5.0, "teacher_kwh": None, "quality": 0.8})
-    assert chosen(plan(PlanRequest(co2e_kg=100, intensity=50, teacher_intensity=60), unknown)) is None
+    with pytest.raises(UsageProblem, match="teacher-region"):
+        plan(PlanRequest(co2e_kg=100, intensity=50, teacher_intensity=60), unknown)
     assert chosen(plan(PlanRequest(co2e_kg=100, intensity=50), unknown)) == "x"
     result = plan(PlanRequest(budget_kwh=100, reuse_n=2), unknown)
     assert "unknown" in result.rejected[0]["why"]
@@ -229,6 +230,9 @@ def test_nothing_rated_is_an_answer_with_a_warning(observe) -> None:
         ({"region": "FRX"}, "FRA"),
         ({"serve_reference": "nobody"}, "no candidate"),
         ({"teacher_region": "FRA"}, "other stages"),
+        ({"gpu_hours": 5}, "mean-gpu-w"),
+        ({"cost": 5, "gpu_hour_price": 2}, "mean-gpu-w"),
+        ({"sizes": (7.0,)}, "predict"),
     ],
 )
 def test_bad_and_contradictory_requests_are_one_clear_line(request_: dict[str, Any], words: str) -> None:
