@@ -102,7 +102,7 @@ BUILTIN: dict[str, BuiltinStage] = {
         inputs={"data": ("dataset", "generated"), "logits": ("logits",), "validation": ("dataset",)},
         optional_inputs=frozenset({"logits", "validation"}),
         ignored_settings=_ignored("checkpoint_every_s"),
-        path_settings=frozenset({"student", "teacher"}),
+        path_settings=frozenset({"student", "teacher", "logits"}),
     ),
     "evaluate": BuiltinStage(
         kind="evaluate",

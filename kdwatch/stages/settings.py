@@ -152,6 +152,8 @@ class TrainSettings(ModelSettings):
     """`ghost`: what lies outside the top-k is one more class; `paper-compatible`: plain truncation, biased."""
     teacher: str | None = None
     """Only for `on_policy`: the model that scores the student's own answers."""
+    logits: str | None = None
+    """Directory of a logit cache made outside, in place of the input logits."""
     max_new_tokens: Count = 64
     """Only for `on_policy`: length of the student's answers."""
     epochs: Positive = 1.0

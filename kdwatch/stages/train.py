@@ -89,15 +89,16 @@ def open_inputs(settings: TrainSettings, stage: Stage) -> tuple[TokenSet, TokenS
 
     data = read_tokens(stage.inputs["data"])
     validation = read_tokens(stage.inputs["validation"]) if "validation" in stage.inputs else None
+    logits = stage.inputs.get("logits") or (Path(settings.logits) if settings.logits else None)
     if settings.objective != "kd":
-        if "logits" in stage.inputs:
+        if logits:
             raise StageProblem(
                 f"input logits is given but objective is {settings.objective}: set objective: kd or take it out"
             )
         return data, validation, None
-    if "logits" not in stage.inputs:
+    if logits is None:
         raise StageProblem("objective kd needs the input logits: add a teacher.cache_logits stage and name it there")
-    cache = LogitCache(stage.inputs["logits"], data)
+    cache = LogitCache(logits, data)
     cache.temperature_index(settings.temperature)
     if settings.tail != "ghost" and cache.layout.method == "sample":
         raise StageProblem("tail: paper-compatible needs a cache of method top_k, this one holds samples")
