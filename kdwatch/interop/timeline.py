@@ -96,7 +96,7 @@ def _measured(log: ImportedLog, devices: list[LoggedDevice]) -> list[Piece]:
     origin = min(starts, default=0.0)
     assert log.duration_s is not None
     stage = log.stages[0] if log.stages else LoggedStage(log.path.stem, "custom", origin, log.duration_s)
-    return [Piece(log, stage, origin, log.duration_s, devices)]
+    return [Piece(log, stage, origin, log.duration_s + SHORTEST_S, devices)]
 
 
 def _whole(log: ImportedLog) -> LoggedStage:

@@ -26,6 +26,8 @@ ROWS_PER_SEGMENT = 200_000
 ROWS_WITHOUT_CHECKPOINT = 10_000
 """A run of more rows ends with a checkpoint, so that it opens at once."""
 MAX_NOTES = 200
+INSIDE_S = 2e-6
+"""Samples lie this much after their time, so that the first is inside its stage and counts for its peak."""
 REFRESH_S = 1e-4
 """Imported counters hold at the moment of their sample."""
 SMALL_J = 100.0
@@ -226,7 +228,8 @@ def _write(
         values: list[Any] = [None] * len(columns)
         for _, number, watts, joules in readings:
             shown = None if joules is None else f"{joules:.3f}" if joules >= SMALL_J else f"{joules:.9g}"
-            values[2 * number], values[2 * number + 1] = watts, shown
+            values[2 * number] = values[2 * number] if watts is None else watts
+            values[2 * number + 1] = values[2 * number + 1] if shown is None else shown
             counter, power = None if shown is None else float(shown), None if watts is None else round(watts, 3)
             ledger.sample(t, devices[number].key, counter, power, None)
         writer.row(STREAM, t, values)
@@ -295,7 +298,7 @@ def _of_device(device: LoggedDevice, number: int, pieces: list[Piece], end: floa
         yield last
     for last in _inside_stages(device, number, pieces):
         yield last
-    if last[0] < end:
+    if last[0] < round(end, 6):
         yield round(end, 6), number, None, last[3]
 
 
@@ -334,17 +337,17 @@ def _stage_energy(device: LoggedDevice, piece: Piece) -> float | None:
 
 def _from_series(device: LoggedDevice, number: int, piece: Piece) -> Iterator[Reading]:
     assert device.series is not None
-    shift = piece.start - (piece.origin or 0.0)
+    shift = piece.start - (piece.origin or 0.0) + INSIDE_S
     joules = 0.0
     before: tuple[float, float] | None = None
     for t, watts in device.series.points():
         if before is not None:
             joules += (t - before[0]) * (before[1] + watts) / 2
-        elif t + shift > piece.start:
+        else:
             yield round(piece.start, 6), number, None, 0.0
         before = (t, watts)
         yield round(t + shift, 6), number, watts, joules
-    if before is not None and before[0] + shift < piece.end:
+    if before is not None and round(before[0] + shift, 6) < round(piece.end, 6):
         yield round(piece.end, 6), number, None, joules
 
 
@@ -357,5 +360,5 @@ def _from_counter(device: LoggedDevice, number: int, piece: Piece) -> Iterator[R
             yield round(piece.start, 6), number, None, 0.0
         last = t + shift
         yield round(last, 6), number, None, joules
-    if 0 <= last < piece.end:
+    if 0 <= round(last, 6) < round(piece.end, 6):
         yield round(piece.end, 6), number, None, joules

@@ -38,6 +38,9 @@ def test_report_of_the_run_is_what_the_import_said(name: str, bring) -> None:
     assert report["total_j"] == pytest.approx(entry["total_energy_j"], rel=1e-5)
     stages = [stage["energy_j"]["total"] for stage in report["stages"] if stage["energy_j"]["total"] is not None]
     assert sum(stages) + report["unattributed_j"] == pytest.approx(entry["total_energy_j"], rel=1e-5)
+    if entry["n_samples"] and entry["gap_seconds"] is not None:
+        peaks = {d["id"].rpartition(":")[2]: d["peak_w"] for s in report["stages"] for d in s["devices"]}
+        assert peaks == {key: pytest.approx(value, abs=1e-3) for key, value in entry["peak_w"].items()}
     if len(report["stages"]) > 1:
         real_times = "laid_end_to_end" not in {w["code"] for w in report["warnings"]}
         theirs_in_order = sorted(entry["stages"], key=lambda s: (s["start"] or 0) if real_times else 0)
