@@ -12,8 +12,8 @@ from typing import Any
 
 log = logging.getLogger("kdwatch.recorder")
 
-TOGETHER_S = 0.03
-"""Tasks that are due this soon are done now: every wake-up costs."""
+TOGETHER = 0.3
+"""A task that is due within this share of its period is done now, with the others: every wake-up costs."""
 
 
 class Loop:
@@ -75,7 +75,7 @@ class Loop:
             self._call(key.data)
         now = time.monotonic()
         for task in self._tasks:
-            if now + TOGETHER_S >= task[0]:
+            if now + TOGETHER * task[1] >= task[0]:
                 task[0] = now + task[1]
                 self._call(task[2])
 

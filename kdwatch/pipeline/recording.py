@@ -180,9 +180,10 @@ class Recording:
             return self._guarded(lambda: self.ledger.totals(self.writer.now()))
 
     def flush(self) -> None:
-        """Hand all rows to the files."""
+        """Hand to the files what has waited long enough: a meter that polls often does so itself."""
         with self._lock:
-            self._take_waiting()
+            if self._waiting and self.writer.now() + self._origin - self._waiting[0][1][0].t >= BATCH_S:
+                self._take_waiting()
             self.writer.flush()
 
     def seal_if_due(self) -> None:

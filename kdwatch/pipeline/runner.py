@@ -26,7 +26,7 @@ from kdwatch.rundir.redact import mask_mapping
 
 log = logging.getLogger("kdwatch.recorder")
 
-TICK_S = 0.25
+TICK_S = 0.5
 GUARD_TICK_S = 0.1
 """With a budget: about a sampling period."""
 CONTROL_S = 0.5
