@@ -119,6 +119,8 @@ class DemoSession:
                     return
             self.code = common.exit_code(self.runs[-1])
             if self.code or recipe is None or self._left.is_set():
+                if not self._left.is_set():
+                    app.call_from_thread(app.notify, "the demo is over: q leaves and shows what the runs came to")
                 return
             try:
                 run = self._start(recipe)

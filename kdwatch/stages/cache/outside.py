@@ -1,7 +1,7 @@
 """Logits that another tool cached, as a logit cache of ours.
 
-`python -m kdwatch.stages.cache.outside FILE DATA OUT --temperature 1 --top-p 1 --logprobs-are raw`. FILE is an .npz or a
-Parquet file with one row for each answer position of the data set DATA, in its order: `ids` int [N, k] and `logprobs`
+`python -m kdwatch.stages.cache.outside FILE DATA OUT --temperature 1 --top-p 1 --logprobs-are raw`. FILE is an .npz or
+a Parquet file with one row for each answer position of the data set DATA, in its order: `ids` int [N, k] and `logprobs`
 float [N, k], natural logs of the whole distribution's probabilities. What cannot be seen from the numbers must be said:
 the temperature they were taken at, whether top_p had cut the distribution before, and whether sampling parameters had
 changed them; numbers of a cut or changed distribution are refused. Only the temperature that they were taken at can be
