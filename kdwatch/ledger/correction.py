@@ -34,7 +34,7 @@ class Correction:
         """Take the averaged field as read at `t`."""
         end = t - AGE_S
         start = end - self.window_s
-        if self.power.first_t is None or start < self.power.first_t:
+        if not self.power.entries or start < self.power.entries[0].t:
             return
         high, low = self.power.reach(end), self.power.reach(start)
         if high.uncovered_s > low.uncovered_s:
