@@ -158,3 +158,32 @@ def test_series_larger_than_memory_gives_the_same(rows: list[tuple[float, float]
             spool.BLOCK = before
 
     assert stats(8) == stats(1 << 20)
+
+
+SAID = {"parts_differ", "total_missing", "stage_left_out"}
+"""Warnings of a run that explain why its total is not the file's."""
+
+
+@settings(BASE, max_examples=60)
+@given(mutated(), st.sampled_from([None, None, 0.5]))
+def test_run_of_a_mutated_file_has_the_energy_of_the_file(data: bytes, interval: float | None) -> None:
+    """Law: what the import says is what the report of its run says, or a warning says why not."""
+    from kdwatch.interop.importing import check_options, import_paths
+    from kdwatch.ledger.report import build_report
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "log.txt")
+        path.write_bytes(data)
+        try:
+            result = import_paths([path], check_options(None, interval, None))
+        except UsageProblem as problem:
+            assert "\n" not in str(problem)
+            return
+    json.dumps(result.to_json(), allow_nan=False)
+    if result.run is None:
+        return
+    report = build_report(result.run)
+    ours, theirs = report["total_j"], result.files[0]["total_energy_j"]
+    if not SAID & {warning["code"] for warning in report["warnings"]}:
+        assert (ours is None) == (theirs is None)
+        assert ours is None or math.isclose(ours, theirs, rel_tol=1e-3, abs_tol=0.01)
