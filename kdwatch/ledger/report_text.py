@@ -150,5 +150,6 @@ def _reuse(report: Mapping[str, Any]) -> Iterator[str]:
     if reuse:
         share = format_energy(reuse["teacher_j_share"])
         count = reuse["reuse_count"] if reuse["reuse_count"] is not None else "n/a"
-        made = f"{format_energy(reuse['teacher_j'])} over {count} use{'' if count == 1 else 's'} of artifact {clean(reuse['artifact'], 12)}"
+        uses = f"{count} use{'' if count == 1 else 's'}"
+        made = f"{format_energy(reuse['teacher_j'])} over {uses} of artifact {clean(reuse['artifact'], 12)}"
         yield f"teacher       E_teacher/N = {share}: {made}"
