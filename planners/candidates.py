@@ -70,6 +70,8 @@ def candidates(table: pl.DataFrame) -> pl.DataFrame:
 
 def unique_ids(table: pl.DataFrame) -> pl.DataFrame:
     """Ids made unique: the study's come first and stay, others get their settings or a number behind them."""
+    if table["id"].n_unique() == table.height:
+        return table
     taken: set[str] = set()
     ids = [""] * table.height
     rows = list(enumerate(table.select("source_kind", *_NAMED).iter_rows(named=True)))

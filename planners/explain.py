@@ -23,7 +23,7 @@ Row = dict[str, Any]
 NOISE = 0.02
 """Gain in Q up to which a choice carries `gain_within_noise`."""
 MOST_REJECTED = 1000
-"""Rejected candidates that are explained one by one."""
+"""Candidates up to which all are told one by one; of a larger table only those that matter."""
 
 
 def limits_object(request: PlanRequest) -> dict[str, Any]:
@@ -138,13 +138,12 @@ def _lost_to(row: Row, best: Row, request: PlanRequest) -> str:
 
 
 def rejected(
-    scored: pl.DataFrame, ranked: pl.DataFrame, request: PlanRequest, points: Sequence[Point]
+    rows: Sequence[Row], best: Row | None, request: PlanRequest, points: Sequence[Point]
 ) -> list[dict[str, Any]]:
-    """Every candidate that was not chosen and why; the first thousand where there are more."""
-    best = ranked.row(0, named=True) if ranked.height else None
-    rows = [row for row in scored.head(MOST_REJECTED).iter_rows(named=True) if not best or row["id"] != best["id"]]
-    beaten = dominated_by(points) if len(points) <= MOST_REJECTED else {}
-    return [{"id": row["id"], "why": _why(row, best, request, beaten)} for row in rows]
+    """Every candidate told that was not chosen, and why."""
+    beaten = dominated_by(points)
+    others = [row for row in rows if not best or row["id"] != best["id"]]
+    return [{"id": row["id"], "why": _why(row, best, request, beaten)} for row in others]
 
 
 def _why(row: Row, best: Row | None, request: PlanRequest, beaten: dict[str, list[str]]) -> str:
@@ -194,7 +193,9 @@ def notes(scored: pl.DataFrame, ranked: pl.DataFrame, chosen: Row | None, reques
             )
         )
     if scored.height > MOST_REJECTED:
-        found.append(Note("rejected_cut", f"the first {MOST_REJECTED} of {scored.height} candidates are explained"))
+        found.append(
+            Note("rejected_cut", f"of {scored.height} candidates only the frontier, the best and the first are told")
+        )
     return found
 
 
@@ -216,7 +217,7 @@ def _within_noise(ranked: pl.DataFrame, chosen: Row) -> list[Note]:
 
 
 def candidate_points(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Every candidate for a plot or a table, the first thousand."""
+    """Every candidate told, for a plot or a table."""
     keys = (
         "id",
         "regime",
@@ -231,4 +232,4 @@ def candidate_points(rows: Sequence[Row]) -> list[dict[str, Any]]:
         "co2e_kg",
         "lifecycle_kwh",
     )
-    return [{key: row[key] for key in keys} for row in rows[:MOST_REJECTED]]
+    return [{key: row[key] for key in keys} for row in rows]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
-
-import polars as pl
 
 from planners.limits import NAMES, active, amount
 from planners.request import PlanRequest
@@ -15,16 +14,16 @@ from planners.wording import energy
 Row = dict[str, Any]
 
 
-def flips(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
+def flips(rows: Sequence[Row], request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
     """What change would give another answer: each limit up and down, and the reuse N."""
     found = []
     if chosen is not None:
-        rated = list(scored.filter(pl.col("quality").is_not_null()).iter_rows(named=True))
+        rated = [row for row in rows if row["quality"] is not None]
         for name in limit_values(request):
             found += _limit_flips(rated, request, chosen, name)
         if request.min_quality is not None:
             found += _floor_flips(rated, request, chosen)
-    return found + reuse_flips(scored, request, chosen)
+    return found + reuse_flips(rows, request, chosen)
 
 
 def _limit_flips(rated: list[Row], request: PlanRequest, chosen: Row, name: str) -> list[dict[str, Any]]:
@@ -73,13 +72,12 @@ def _floor_flips(rated: list[Row], request: PlanRequest, chosen: Row) -> list[di
     return found
 
 
-def reuse_flips(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
+def reuse_flips(rows: Sequence[Row], request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
     """The smallest N above the present one at which a distilled candidate fits, or needs less than the chosen."""
     if request.teacher_outputs == "cached" or request.program_budget_kwh is not None:
         return []
     found = []
-    rows = scored.filter(pl.col("quality").is_not_null() & (pl.col("teacher_kwh") > 0)).iter_rows(named=True)
-    for row in rows:
+    for row in (row for row in rows if row["quality"] is not None and (row["teacher_kwh"] or 0.0) > 0):
         if chosen is not None and row["id"] == chosen["id"]:
             continue
         target = _target_kwh(row, request, chosen)

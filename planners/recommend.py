@@ -5,6 +5,7 @@ observations -> candidates -> what-ifs and predictions -> scope -> score -> rank
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -13,7 +14,7 @@ from planners import explain, limits, ranking
 from planners.candidates import candidates
 from planners.carbon import Grids, grids
 from planners.flips import flips
-from planners.frontier import Point, frontier, hypervolume, knee
+from planners.frontier import Point, frontier, frontier_table, hypervolume, knee
 from planners.noise import Uncertain, membership
 from planners.notes import Note
 from planners.observations import Observations
@@ -44,9 +45,8 @@ def plan(request: PlanRequest, observations: Observations) -> PlanResult:
     scoped = in_scope(table, request)
     scored = with_lifecycle(score(scoped.table, request, grid), request.serve_tokens, request.serve_batch)
     limits.check_known(scored, request)
-    return _answer(
-        request, scored, scoped, grid, [*observations.notes, *notes, *scoped.notes, *grid.notes], observations
-    )
+    notes = [*observations.notes, *notes, *scoped.notes, *grid.notes]
+    return _answer(_facts(request, scored, grid), scoped, notes, observations.sources)
 
 
 def scored(request: PlanRequest, observations: Observations) -> pl.DataFrame:
@@ -67,72 +67,106 @@ def prepare(request: PlanRequest, observations: Observations) -> tuple[pl.DataFr
     return table, notes + more
 
 
-def _answer(
-    request: PlanRequest,
-    scored: pl.DataFrame,
-    scoped: Scoped,
-    grid: Grids,
-    notes: list[Note],
-    observations: Observations,
-) -> PlanResult:
+@dataclass(frozen=True)
+class _Facts:
+    """What the parts of an answer are made from."""
+
+    request: PlanRequest
+    scored: pl.DataFrame
+    ranked: pl.DataFrame
+    grid: Grids
+    rows: list[Row]
+    """Candidates that are told one by one: all, or of a large table those that matter."""
+    points: list[Point]
+    on_frontier: list[Point]
+    chosen: Row | None
+    cheapest: Row | None
+
+
+def _facts(request: PlanRequest, scored: pl.DataFrame, grid: Grids) -> _Facts:
     ranked = ranking.rank(scored, request)
-    chosen = ranked.row(0, named=True) if ranked.height else None
-    rows = list(scored.iter_rows(named=True))
+    rows = list(_told(scored, ranked).iter_rows(named=True))
     points = _points(rows)
-    on_frontier = frontier(points, request.quality_tolerance)
-    entries = break_even(rows, request)
-    best = limits.cheapest(scored, request)
-    tie = ranking.tied(ranked, request)
-    context = Context(chosen, rows, request, entries, on_frontier) if chosen else None
-    reasons = explain.reasons(context, ranked, fire(context)) if context else ()
-    found = [*notes, *explain.notes(scored, ranked, chosen, request)]
-    curve = knee(on_frontier)
+    return _Facts(
+        request,
+        scored,
+        ranked,
+        grid,
+        rows,
+        points,
+        frontier(points, request.quality_tolerance),
+        ranked.row(0, named=True) if ranked.height else None,
+        limits.cheapest(scored, request),
+    )
+
+
+def _told(scored: pl.DataFrame, ranked: pl.DataFrame) -> pl.DataFrame:
+    """All candidates; of more than a thousand the frontier, the best ranked and the first of the rest."""
+    if scored.height <= explain.MOST_REJECTED:
+        return scored
+    wanted = pl.concat([frontier_table(scored)["id"], ranked["id"].head(200), scored["id"].head(500)]).unique()
+    return scored.filter(pl.col("id").is_in(wanted.implode()))
+
+
+def _decision(f: _Facts) -> dict[str, Any]:
+    """What is chosen, what binds, what is left or missing."""
+    request, chosen, best = f.request, f.chosen, f.cheapest
+    tie = ranking.tied(f.ranked, request)
+    cheapest = {key: best[key] for key in ("id", "per_student_kwh", "co2e_kg")} if best else None
+    return {
+        "feasible": chosen is not None,
+        "objective": request.goal,
+        "limits": explain.limits_object(request),
+        "binding_limit": limits.binding(f.scored, request, chosen["id"] if chosen else None),
+        "slack_kwh": limits.slack_kwh(chosen) if chosen else None,
+        "tie": tie[0] if tie else None,
+        "tie_break": tie[1] if tie else None,
+        "runner_up": explain.runner_up(f.ranked, request),
+        "unrated": f.scored.filter(pl.col("quality").is_null())["id"].to_list(),
+        "cheapest": cheapest,
+        "shortfall_kwh": None if chosen else limits.shortfall_kwh(best),
+        "relaxations": [] if chosen else limits.relaxations(f.scored, request),
+        "allowed_kwh": _allowed_kwh(request, chosen or best),
+        "choice_at_confidence": _choice_at_confidence(request, f.scored, f.grid, chosen),
+    }
+
+
+def _frontier_parts(f: _Facts) -> dict[str, Any]:
+    """The frontier and the numbers drawn from it."""
+    curve = knee(f.on_frontier)
+    reference = f.request.hypervolume_reference
+    return {
+        "frontier": _frontier_object(f.on_frontier, f.rows),
+        "frontier_j_per_token": _per_token(f.rows),
+        "knee": asdict(curve) if curve else None,
+        "hypervolume": hypervolume([(p.energy, p.quality) for p in f.points], reference),
+        "hypervolume_reference": reference,
+        "candidates": explain.candidate_points(f.rows),
+    }
+
+
+def _answer(f: _Facts, scoped: Scoped, notes: list[Note], sources: tuple[str, ...]) -> PlanResult:
+    request, chosen, grid = f.request, f.chosen, f.grid
+    entries = break_even(f.rows, request)
+    context = Context(chosen, f.rows, request, entries, f.on_frontier) if chosen else None
+    reasons = explain.reasons(context, f.ranked, fire(context)) if context else ()
+    grids_object = {"main": grid.main.as_dict(), "teacher": grid.teacher.as_dict()}
+    budget = request.program_budget_kwh
     return PlanResult(
-        feasible=chosen is not None,
-        objective=request.goal,
-        limits=explain.limits_object(request),
-        binding_limit=limits.binding(scored, request, chosen["id"] if chosen else None),
-        slack_kwh=limits.slack_kwh(chosen) if chosen else None,
+        **_decision(f),
+        **_frontier_parts(f),
         reuse_n=request.n,
         serve_tokens=request.serve_tokens,
         interval_level=request.interval_level,
-        warnings=tuple(found),
+        warnings=(*notes, *explain.notes(f.scored, f.ranked, chosen, request)),
         recommendation=recommendation_of(chosen, request, reasons) if chosen else None,
-        tie=tie[0] if tie else None,
-        tie_break=tie[1] if tie else None,
-        runner_up=explain.runner_up(ranked, request),
-        rejected=explain.rejected(scored, ranked, request, points) + scoped.rejected,
-        unrated=[row["id"] for row in rows if row["quality"] is None],
-        cheapest={"id": best["id"], "per_student_kwh": best["per_student_kwh"], "co2e_kg": best["co2e_kg"]}
-        if best
-        else None,
-        shortfall_kwh=None if chosen else limits.shortfall_kwh(best),
-        relaxations=[] if chosen else limits.relaxations(scored, request),
-        frontier=_frontier_object(on_frontier, rows),
+        rejected=explain.rejected(f.rows, chosen, request, f.points) + scoped.rejected,
         break_even=entries,
-        choice_at_confidence=_choice_at_confidence(request, scored, grid, chosen),
-        flips=flips(scored, request, chosen),
-        knee=None
-        if curve is None
-        else {
-            "id": curve.id,
-            "height": curve.height,
-            "energy_range_kwh": curve.energy_range_kwh,
-            "quality_range": curve.quality_range,
-        },
-        hypervolume=hypervolume([(p.energy, p.quality) for p in points], request.hypervolume_reference),
-        hypervolume_reference=request.hypervolume_reference,
-        frontier_j_per_token=_per_token(rows),
-        grid={"main": grid.main.as_dict(), "teacher": grid.teacher.as_dict()}
-        if grid.main.g_per_kwh is not None
-        else None,
-        allowed_kwh=_allowed_kwh(request, chosen or best),
+        flips=flips(f.rows, request, chosen),
+        grid=grids_object if grid.main.g_per_kwh is not None else None,
         scope=scoped.name,
-        sources=observations.sources,
-        program=students_under_program_budget(rows, request.program_budget_kwh)
-        if request.program_budget_kwh is not None
-        else None,
-        candidates=explain.candidate_points(rows),
+        sources=sources,
+        program=None if budget is None else students_under_program_budget(f.rows, budget),
     )
 
 
@@ -178,8 +212,6 @@ def _choice_at_confidence(
     request: PlanRequest, scored: pl.DataFrame, grid: Grids, chosen: Row | None
 ) -> dict[str, Any] | None:
     """The choice at 90 % where the one by the mean differs from it; with a required confidence, the one by the mean."""
-    from dataclasses import replace
-
     if not request.has_energy_like_limit:
         return None
     level = DEFAULT_CONFIDENCE if request.confidence is None else None
