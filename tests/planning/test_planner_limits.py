@@ -374,3 +374,14 @@ def test_a_method_measured_nowhere_comes_from_compute_with_a_wide_interval(obser
         for c in plan(PlanRequest(predict=True, tokens=3e7), observe(*elsewhere)).candidates
         if c["source"] == "compute prior"
     ]
+
+
+def test_a_large_table_tells_the_candidates_that_matter(observe) -> None:
+    rows = [
+        {"id": f"c{i:04}", "total_kwh": 1.0 + i / 100, "quality": 0.2 + (i * 37 % 1000) / 1500} for i in range(2500)
+    ]
+    result = plan(PlanRequest(budget_kwh=10), observe(*rows))
+    best = max((row for row in rows if row["total_kwh"] <= 10), key=lambda row: (row["quality"], -row["total_kwh"]))
+    assert chosen(result) == best["id"]
+    assert {p["id"] for p in result.frontier} <= {c["id"] for c in result.candidates}
+    assert 200 < len(result.rejected) < 1500 and "rejected_cut" in [note.code for note in result.warnings]
