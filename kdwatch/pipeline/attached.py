@@ -71,6 +71,8 @@ class AttachedRun:
         """Serve the client until it closes or is gone."""
         loop = self.recorder.loop
         loop.catch((signal.SIGTERM, signal.SIGINT), lambda _: self._stop(False))
+        if self.recorder.early_signals:
+            self._stop(False)
         os.set_blocking(0, False)
         loop.watch(0, self._hear)
         loop.every(CONTROL_S, self._tick)

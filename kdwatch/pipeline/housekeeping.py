@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from pathlib import Path
 
@@ -35,6 +36,8 @@ class Recorder:
         self.loop = Loop()
         self.hosts = ActiveRuns(self.run.name)
         self.tails: dict[str, ProgressTail] = {}
+        self.early_signals: list[int] = []
+        """TERM and INT that came before a driver listened."""
         self._slow_due = dict.fromkeys(("clock", "hosts", "disk"), 0.0)
 
     @property
@@ -44,6 +47,7 @@ class Recorder:
 
     def begin(self) -> None:
         """Start the meters and the housekeeping."""
+        self.loop.catch((signal.SIGTERM, signal.SIGINT), self.early_signals.append)
         self.recording.event("run_started", wall=time.time(), boottime=time.clock_gettime(BOOTTIME))
         self.hosts.enter()
         self.samplers.start()

@@ -40,14 +40,12 @@ class RecipeRun:
         self,
         recorder: Recorder,
         recipe: Recipe,
-        stages: list[ResolvedStage],
         env: Mapping[str, str],
         expected: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         self.recorder = recorder
         self.recording = recorder.recording
         self.recipe = recipe
-        self.stages = stages
         self.env = env
         self.store = ArtifactStore()
         self.budget_j = recipe.budget
@@ -75,13 +73,20 @@ class RecipeRun:
     # -- the run
 
     def execute(self) -> tuple[str, int, str | None]:
-        """Run all stages; returns status, exit code and reason of the run."""
+        """Run all stages; returns status, exit code and reason of the run.
+
+        Raises UsageProblem where an input of a stage cannot be read.
+        """
         loop = self.recorder.loop
         loop.catch((signal.SIGTERM, signal.SIGINT), self.on_signal)
+        for number in self.recorder.early_signals:
+            self.on_signal(number)
         loop.every(GUARD_TICK_S if self.guard else TICK_S, self.tick)
+        if self.recipe.idle_baseline:
+            setup.idle_baseline(self.recorder, self.recipe.idle_baseline, lambda: self.end_status is not None)
         failed: str | None = None
         stopped: str | None = None
-        for stage in self.stages:
+        for stage in resolve(self.recipe):
             reason = self._why_not(stage, failed)
             if reason:
                 self.recording.event("stage_skipped", stage=stage.name, reason=reason)
@@ -242,9 +247,7 @@ def record(spec: Mapping[str, Any]) -> int:
     setup.leave_launcher()
     recorder.begin()
     try:
-        if recipe.idle_baseline:
-            setup.idle_baseline(recorder, recipe.idle_baseline)
-        status, code, reason = RecipeRun(recorder, recipe, resolve(recipe), os.environ, spec.get("expected")).execute()
+        status, code, reason = RecipeRun(recorder, recipe, os.environ, spec.get("expected")).execute()
     except UsageProblem as problem:
         status, code, reason = "failed", 2, str(problem)
         recorder.recording.warn("recipe", str(problem))

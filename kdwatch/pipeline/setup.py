@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +125,9 @@ class PowerTap:
         return means
 
 
-def idle_baseline(recorder: Recorder, seconds: float) -> None:
-    """Measure idle power before the first stage. Refused where another process uses one of the GPUs."""
+def idle_baseline(recorder: Recorder, seconds: float, given_up: Callable[[], bool]) -> None:
+    """Measure idle power before the first stage. Refused where another process uses one of the GPUs; left where the run
+    is to end."""
     busy = [p for m in recorder.samplers.meters for p in getattr(m, "foreign_pids", lambda: ())()]
     if busy:
         text = "no idle baseline: another process is using the GPU; net energy stays unknown"
@@ -137,7 +138,8 @@ def idle_baseline(recorder: Recorder, seconds: float) -> None:
     recorder.samplers.set_active(True)
     try:
         recorder.samplers.edge(wait_s=EDGE_S)
-        recorder.loop.run_until(lambda: False, seconds)
+        if recorder.loop.run_until(given_up, seconds):
+            return
         recorder.samplers.edge(wait_s=EDGE_S)
     finally:
         recorder.recording.tap = None

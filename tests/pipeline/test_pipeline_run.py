@@ -172,6 +172,18 @@ def test_a_signal_to_the_recorder_stops_the_run_in_order(tmp_path: Path, number:
     assert stage_events(run, "s")["stage_ended"]["status"] == "stopped"
 
 
+@pytest.mark.parametrize("how", ["signal", "request"])
+def test_a_run_can_be_stopped_during_its_idle_baseline(tmp_path: Path, how: str) -> None:
+    run = begin(tmp_path, "idle_baseline: 10m\nstages:\n- {name: s, run: 'true'}\n")
+    wait_for(lambda: events(run, "clock"), "the recorder's begin")
+    if how == "signal":
+        os.kill(recorder_pid(run), signal.SIGTERM)
+    else:
+        control.request(run, "stop")
+    assert finish(run)["status"] == "stopped"
+    assert "stage_skipped" in stage_events(run, "s")
+
+
 def test_the_recorder_ignores_the_terminals_end(tmp_path: Path) -> None:
     run = begin(tmp_path, "stages:\n- {name: s, run: sleep 1}\n")
     wait_for(lambda: "stage_started" in stage_events(run, "s"), "the stage")
