@@ -147,13 +147,17 @@ def predict_forward(probes: Sequence[Probe], tokens: float, batch: float | None 
 
 
 def predict_evaluation(probes: Sequence[Probe], tokens: float, of_teacher: bool) -> Prediction:
-    """Energy in J of an evaluation over `tokens` tokens, from the probe of the same one. Raises Declined."""
+    """Energy in J of an evaluation over `tokens` tokens, from the probe of the same one. Raises Declined.
+
+    An evaluation reports late and in few batches, so its rate is one number, trusted less the farther it is carried.
+    """
     mine = [p for p in probes if p.kind == "evaluate" and p.of_teacher == of_teacher and p.tokens]
     if not mine:
         raise Declined("this evaluation was not probed")
     probe = mine[0]
     rate = probe.points[-1][1] / probe.tokens
-    found = Prediction(rate, 0.2 * rate, 0.2 * rate, math.inf, "extrapolated")
+    sd = rate * min(0.6, 0.1 * math.sqrt(max(1.0, tokens / probe.tokens)))
+    found = Prediction(rate, sd, sd, math.inf, "extrapolated")
     return _whole(found, tokens, [probe.startup_j])
 
 

@@ -18,8 +18,8 @@ MANY_STEPS = 100_000
 """Updates that a student's probe may take; it is stopped long before."""
 BATCHES = 6
 """Batches that a generation probe answers."""
-TESTS = 8
-"""Rows of each benchmark that an evaluation's probe takes."""
+LEAST_TESTS = 8
+"""Rows of each benchmark that an evaluation's probe takes at least."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,16 @@ def _probes_of(stage: StageRecipe, recipe: Recipe, has_data: bool, second: str |
     if stage.uses == "student.train" and has_data and stage.settings.get("objective") != "on_policy":
         return _students(stage, recipe, second)
     if stage.uses == "teacher.evaluate" and stage.settings.get("exact_match"):
-        return [_stage(f"probe-{stage.name}", stage, limit=TESTS)]
+        return [_stage(f"probe-{stage.name}", stage, limit=_tests(stage))]
     if stage.uses == "evaluate" and stage.settings.get("exact_match"):
         student = next((s.settings.get("student") for s in recipe.stages if s.uses == "student.train"), None)
-        return [_stage(f"probe-{stage.name}", stage, limit=TESTS, student=student)] if student else []
+        return [_stage(f"probe-{stage.name}", stage, limit=_tests(stage), student=student)] if student else []
     return []
+
+
+def _tests(stage: StageRecipe) -> int:
+    """Rows of each benchmark: a quarter of a batch, so that several benchmarks fill one."""
+    return max(LEAST_TESTS, int(stage.settings.get("batch_rows", 64)) // 4)
 
 
 def _forward(stage: StageRecipe) -> list[dict[str, Any]]:

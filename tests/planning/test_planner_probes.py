@@ -8,7 +8,16 @@ import pytest
 from simulated_boards import draw_board
 
 from planners.costmodel import Declined, Prediction
-from planners.probes import Probe, cost_share, enough, predict_forward, predict_generation, predict_student, rate_of
+from planners.probes import (
+    Probe,
+    cost_share,
+    enough,
+    predict_evaluation,
+    predict_forward,
+    predict_generation,
+    predict_student,
+    rate_of,
+)
 
 STUDENT_B, TEACHER_B = 1.5, 8.0
 TOKENS, SAMPLES, BATCH, LENGTH = 30e6, 7000.0, 16.0, 512.0
@@ -90,3 +99,12 @@ def test_nothing_probed_is_declined() -> None:
         predict_student([silent], 1.0, 1e6)
     with pytest.raises(Declined, match="no generate probe"):
         predict_generation([silent], 10, 4, 128)
+
+
+def test_an_evaluation_carried_farther_is_trusted_less() -> None:
+    probe = Probe("evaluate", ((0.0, 0.0), (1000.0, 200.0)), 50.0, 250.0, of_teacher=True)
+    near, far = (predict_evaluation([probe], tokens, True) for tokens in (2000.0, 20_000.0))
+    assert near.mean == pytest.approx(50 + 2000 * 0.2) and far.mean == pytest.approx(50 + 20_000 * 0.2)
+    assert far.run_sd / far.mean > 2 * near.run_sd / near.mean
+    with pytest.raises(Declined, match="not probed"):
+        predict_evaluation([probe], 2000.0, False)
