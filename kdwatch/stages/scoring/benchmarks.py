@@ -26,7 +26,7 @@ def check(settings: EvaluateSettings, stage: Stage) -> None:
 
 
 def scores_of(name: str, settings: EvaluateSettings, stage: Stage) -> tuple[dict[str, float], Counts]:
-    """({benchmark: score}, tokens) of a model; phases import, load and work are reported."""
+    """({benchmark: score}, tokens) of a model; phases are reported. Tokens of outside scores are not known."""
     check(settings, stage)
     folder = model_directory(name, settings.revision, weights=True)
     counts = Counts()
@@ -41,7 +41,8 @@ def scores_of(name: str, settings: EvaluateSettings, stage: Stage) -> tuple[dict
         from kdwatch.stages.scoring.outside import command_scores
 
         scores |= command_scores(settings.command, folder)
-    progress.progress(tokens=counts.tokens, input_tokens=counts.prompt)
+    if counts.tokens:
+        progress.progress(tokens=counts.tokens, input_tokens=counts.prompt)
     return scores, counts
 
 

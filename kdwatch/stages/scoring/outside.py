@@ -73,13 +73,14 @@ def harness_scores(settings: LmEvalSettings, model: Path, batch_rows: int, devic
 
 def registered_model() -> str:
     """The harness's name for transformers models, asked of its registry since it has changed before."""
-    try:
-        from lm_eval.api.registry import model_registry as registry
-    except ImportError:
-        from lm_eval.api.registry import MODEL_REGISTRY as registry
+    from lm_eval.api.registry import get_model
+
     for name in ("hf", "huggingface", "hf-auto"):
-        if name in registry:
-            return name
+        try:
+            get_model(name)
+        except (KeyError, ValueError):
+            continue
+        return name
     raise StageProblem("lm_eval: this version has no model type for transformers: install another lm-eval")
 
 
