@@ -159,8 +159,8 @@ class KdwatchApp(App[int]):
         for notice in message.frame.notices:
             self._notice(notice)
         base = self.base_screen
-        if base is not None and base.ready:
-            base.show_frame(message.frame)
+        if base is not None:
+            base.guarded(base.show_frame, message.frame)
 
     def _notice(self, notice: Notice) -> None:
         self.notify(notice.text, severity=notice.severity, timeout=6, markup=False)  # type: ignore[arg-type]

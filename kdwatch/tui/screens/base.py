@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
+from textual.css.query import NoMatches
 from textual.geometry import Offset
 from textual.screen import Screen
 from textual.widget import Widget
@@ -45,6 +47,7 @@ class KdScreen(Screen[None]):
     def on_mount(self) -> None:
         """Place the parts."""
         self.ready = True
+        self._whole = len(self.query(".part"))
         self.lay_out()
 
     def on_resize(self) -> None:
@@ -74,7 +77,7 @@ class KdScreen(Screen[None]):
             text = f"too small: {width}x{height}, needs {MIN_WIDTH}x{MIN_HEIGHT}; q quits"
             small.show([((cut(text, width), "warn"),)])
         else:
-            self.call_after_refresh(self.redraw)
+            self.call_after_refresh(self.guarded, self.redraw)
 
     def places(self, width: int, height: int) -> dict[str, Place]:
         """Places by widget id: header line, one body, footer."""
@@ -90,6 +93,16 @@ class KdScreen(Screen[None]):
 
     def show_frame(self, frame: Frame) -> None:
         """A new frame has come while this screen is shown."""
+
+    def guarded(self, draw: Callable[..., None], *arguments: Any) -> None:
+        """Draw, unless the parts are not there yet or no more: frames come while a screen begins and ends."""
+        if not self.ready:
+            return
+        try:
+            draw(*arguments)
+        except NoMatches:
+            if len(self.query(".part")) == self._whole:
+                raise
 
     def redraw(self) -> None:
         """Draw again from what is known."""
