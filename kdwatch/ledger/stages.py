@@ -129,8 +129,8 @@ class StageBook:
         if isinstance(cpu_s, int | float) and not isinstance(cpu_s, bool) and 0 <= cpu_s < 1e12:
             stage.cpu_s = (stage.cpu_s or 0.0) + cpu_s
         status = event.get("status")
-        known = isinstance(status, str) and status in OVER
-        stage.status = status if known else ("completed" if stage.exit_code == 0 else "failed")
+        fallback = "completed" if stage.exit_code == 0 else "failed"
+        stage.status = status if isinstance(status, str) and status in OVER else fallback
         return self._close(stage, t)
 
     def _close(self, stage: Stage, t: float) -> bool:
