@@ -96,7 +96,8 @@ def python(code: str) -> str:
 
 
 class Powercap:
-    """A powercap tree with one package of constant power, driven by a thread."""
+    """A powercap tree with one package of constant power, driven by a thread. On a busy machine it comes late by
+    some tenths of a second, so what is measured over a second or two is off by as much: tests allow a quarter."""
 
     def __init__(self, root: Path, watts: float) -> None:
         self.root = root

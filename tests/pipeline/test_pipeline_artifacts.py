@@ -76,7 +76,7 @@ def test_a_second_run_reuses_the_output_and_says_what_it_cost(rows: Path, mark: 
     first = record(rows, recipe())
     made = stage_events(first, "data")["artifact"]
     spent = build_report(first)["stages"][0]["energy_j"]["total"]
-    assert made["energy_j"] == pytest.approx(spent, rel=0.02)
+    assert made["energy_j"] == pytest.approx(spent, rel=0.1)
     second = record(rows, recipe())
     stage = build_report(second)["stages"][0]
     assert stage["status"] == "reused"

@@ -47,7 +47,7 @@ def test_report_is_the_contracts_object(tmp_path: Path, package_250w) -> None:
     assert (report["name"], report["status"]) == ("nap", "completed")
     (stage,) = report["stages"]
     assert (stage["name"], stage["kind"], stage["exit_code"]) == ("nap", "other", 0)
-    assert stage["energy_j"]["cpu"] == pytest.approx(250.0 * stage["duration_s"], rel=0.05)
+    assert stage["energy_j"]["cpu"] == pytest.approx(250.0 * stage["duration_s"], rel=0.25)
     assert stage["devices"][0]["source"] == "counter"
     assert stage["energy_j"]["total"] + report["unattributed_j"] == pytest.approx(report["total_j"], rel=1e-9)
 
