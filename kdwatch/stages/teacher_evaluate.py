@@ -13,7 +13,12 @@ def work(settings: TeacherEvaluateSettings, stage: Stage) -> None:
     """Score the teacher as students are scored, and keep it."""
     scores, counts = benchmarks.scores_of(settings.teacher, settings, stage)
     progress.phase("save")
-    record = {"benchmarks": scores, "tokens": counts.tokens or None, "batch_rows": settings.batch_rows, "dtype": settings.dtype}
+    record = {
+        "benchmarks": scores,
+        "tokens": counts.tokens or None,
+        "batch_rows": settings.batch_rows,
+        "dtype": settings.dtype,
+    }
     write_json(stage.need_output() / "scores.json", record)
     for name, score in sorted(scores.items()):
         print(f"{name}: {score:.4f}", flush=True)

@@ -42,7 +42,7 @@ def work(settings: TrainSettings, stage: Stage) -> None:
         settings.student, settings, device, dtype=compute.DTYPES[settings.weights], train=True, role="student"
     )
     if settings.gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        models.save_memory(model)
     objective = _objective(settings, model, cache, data, student, device)
     trainer = Trainer(settings, model, data, objective, device, checkpoints, stage, validation, ranks)
     progress.phase("work")

@@ -421,3 +421,14 @@ def test_no_pickle_and_no_network_client_in_what_training_writes(
     kinds = {p.suffix for p in output.rglob("*") if p.is_file()}
     assert kinds <= {".json", ".safetensors"}
     assert "wandb" not in sys.modules
+
+
+@pytest.mark.parametrize("values", [{"dtype": "bfloat16"}, {"gradient_checkpointing": True}])
+def test_other_ways_to_compute_give_about_the_same_losses(
+    tmp_path: Path, models: dict[str, Path], data: Path, values: dict[str, Any]
+) -> None:
+    """bfloat16 over float32 weights within 2 %; gradient checkpointing the same up to rounding."""
+    plain = run_training(tmp_path / "plain", settings_for(models["student"]), data=data)
+    other = run_training(tmp_path / "other", settings_for(models["student"], **values), data=data)
+    tolerance = 0.02 if "dtype" in values else 1e-5
+    assert other["losses"][-1][1] == pytest.approx(plain["losses"][-1][1], rel=tolerance)

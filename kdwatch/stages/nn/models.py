@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -78,17 +77,11 @@ def real_vocabulary(model: Any, tokenizer: TextTokenizer, what: str) -> tuple[in
 
 def save_model(model: Any, folder: Path, tokenizer_from: Path) -> None:
     """Weights as safetensors, configuration, and the tokenizer's files beside them."""
-    model.save_pretrained(folder, safe_serialization=True) if _takes_safe_flag(model) else model.save_pretrained(folder)
+    model.save_pretrained(folder)
     for name in FILES:
         source = tokenizer_from / name
         if source.is_file() and not (folder / name).exists():
             shutil.copyfile(source, folder / name)
-
-
-def _takes_safe_flag(model: Any) -> bool:
-    import inspect
-
-    return "safe_serialization" in inspect.signature(model.save_pretrained).parameters
 
 
 def weights_hash(folder: Path) -> str:
@@ -99,9 +92,13 @@ def weights_hash(folder: Path) -> str:
     return canonical_hash([[n, sha256_file(folder / n)] for n in names])
 
 
-def published_shape(folder: Path) -> dict[str, Any]:
-    """The model's configuration as its file gives it."""
-    return json.loads((folder / "config.json").read_text(encoding="utf-8"))
+def save_memory(model: Any) -> None:
+    """Compute activations again in the backward pass instead of keeping them; named anew in transformers 5.24."""
+    enable = getattr(model, "activation_checkpointing_enable", None)
+    if enable is not None:
+        enable()
+    else:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
 def _first_line(error: BaseException) -> str:
