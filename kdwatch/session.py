@@ -275,7 +275,8 @@ class Session:
     def _start_client(self) -> RecorderClient:
         from kdwatch.pipeline.client import RecorderClient
 
-        spec: dict[str, Any] = {"mode": "attached", "name": self.name, "client_pid": os.getpid(), "stages": [], **self._accounting}
+        spec: dict[str, Any] = {"mode": "attached", "name": self.name, "stages": [], **self._accounting}
+        spec["client_pid"] = os.getpid()
         client = RecorderClient(spec, self._env)
         atexit.register(self.close)
         return client

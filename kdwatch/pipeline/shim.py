@@ -258,6 +258,14 @@ class Shim:
         except OSError:
             pass
 
+    def await_sentinel(self) -> None:
+        """Collect the sentinel, which ends at once: else the recorder would inherit a zombie from each stage."""
+        try:
+            if self.sentinel_pid:
+                os.waitpid(self.sentinel_pid, 0)
+        except ChildProcessError:
+            pass
+
     # -- the loop
 
     def loop(self) -> None:
@@ -312,6 +320,7 @@ class Shim:
                 break
         self.log.close()
         self.release_sentinel()
+        self.await_sentinel()
         say(
             done=self.main_status,
             t=self.last_t,

@@ -106,6 +106,19 @@ def test_environment_and_directory_of_a_stage(tmp_path: Path, monkeypatch: pytes
     assert env["KDWATCH_EVENTS"] == str(run / "progress" / "s.jsonl")
 
 
+def test_stages_leave_no_zombie_in_the_recorder(tmp_path: Path) -> None:
+    run = begin(
+        tmp_path,
+        "stages:\n- {name: a, run: 'true'}\n- {name: b, run: sh -c '(sleep 0.1 &)'}\n- {name: s, run: sleep 600}\n",
+    )
+    wait_for(lambda: "stage_started" in stage_events(run, "s"), "the last stage")
+    recorder = recorder_pid(run)
+    children = Path(f"/proc/{recorder}/task/{recorder}/children").read_text().split()
+    assert len(children) == 1, children  # the shim of the stage that runs
+    os.kill(recorder, signal.SIGTERM)
+    finish(run)
+
+
 def test_a_stage_is_the_leader_of_its_own_process_group(tmp_path: Path) -> None:
     run = record(tmp_path, f"stages:\n- {{name: s, run: {python('import os; print(os.getpgid(0) == os.getpid())')}}}\n")
     assert (run / "logs" / "s.log").read_text().strip() == "True"
