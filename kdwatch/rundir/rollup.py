@@ -121,7 +121,7 @@ def merge(rows: list[Row], max_points: int) -> list[Bucket]:
         return []
     span = 0.0
     if len(rows) > max_points >= 1:
-        span = (max(row[1] for row in rows) - rows[0][0]) / max_points
+        span = (max(row[1] for row in rows) - rows[0][0]) / max_points or 1.0
     found: list[Bucket] = []
     end = -math.inf
     for start_s, end_s, low, mean, high, count in rows:

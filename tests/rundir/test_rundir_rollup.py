@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kdwatch.rundir.parse import Sample
@@ -18,6 +18,7 @@ rows = st.lists(
 
 
 @given(rows, st.integers(1, 40))
+@example([[0.0, 0.0, 0.0, 0.0, 0.0, 1], [0.0, 0.0, 0.0, 0.0, 0.0, 1]], 1)
 def test_merging_loses_nothing(found: list[list[float]], max_points: int) -> None:
     merged = merge(found, max_points)
     assert len(merged) <= max(max_points, 0) or len(found) <= max_points
