@@ -144,9 +144,12 @@ class RunReader:
         return power_history(self.path, self.manifest.get("devices") or [], max_points)
 
     def alive(self) -> bool:
-        """Whether the recorder still runs. For another host: whether its files still change."""
+        """Whether the recorder still runs. For another host: whether its files still change.
+
+        A published copy names no process (pid 0): nothing records it.
+        """
         recorder = self.manifest.get("recorder")
-        if not isinstance(recorder, dict):
+        if not isinstance(recorder, dict) or recorder.get("pid") == 0:
             return False
         if is_here(recorder):
             return is_alive(recorder)

@@ -158,6 +158,12 @@ def test_a_recorder_on_another_host_lives_while_its_files_change(tmp_path: Path)
     assert not RunReader(run).alive() and RunReader(run).status() == "interrupted"
 
 
+def test_a_torn_copy_that_names_no_recorder_was_interrupted(tmp_path: Path) -> None:
+    """sample_runs leave out process and host: a copy made this minute is no run of another host that goes on."""
+    nobody = {"pid": 0, "start_time": 0, "boot_id": "", "host_hash": ""}
+    assert RunReader(write(tmp_path / "r", recorder=nobody)).status() == "interrupted"
+
+
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
     run = write(tmp_path / "r", samples=b"t_s,g0_j\n1.0,10\n2.0,20\n3.0,40\n")
     (run / "checkpoints").mkdir()
