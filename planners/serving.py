@@ -32,7 +32,7 @@ def teacher_j_per_served_token(row: dict[str, Any], batch: float) -> float | Non
 
 def with_lifecycle(table: pl.DataFrame, served_tokens: float | None, batch: float) -> pl.DataFrame:
     """Adds `j_serve` and `lifecycle_kwh` = training + served tokens · J / 3.6e6; null where serving is unknown."""
-    if not served_tokens:
+    if served_tokens is None:
         unknown = pl.lit(None, dtype=pl.Float64)
         return table.with_columns(unknown.alias("j_serve"), unknown.alias("lifecycle_kwh"))
     size = pl.col("student_params_b")

@@ -12,10 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from planner_case_answers import ANSWERS, Case
+import planner_case_answers
+import planner_case_numbers
+from planner_case_input import Case
 
 from kdwatch.rundir.errors import UsageProblem
 
+ANSWERS = planner_case_answers.ANSWERS | planner_case_numbers.ANSWERS
 PROSE = {"reason", "note"}
 """Sentences: they must be there, their wording is not compared."""
 UPPER_BOUNDS = {"abs_error_max_rel"}
@@ -50,9 +53,9 @@ def answer(case: dict[str, Any], fixture: dict[str, dict[str, Any]]) -> dict[str
     if case["kind"] not in ANSWERS:
         raise SystemExit(f"{case['id']}: kind {case['kind']!r} is unknown")
     try:
-        facts = ANSWERS[case["kind"]](Case(case["input"], tuple(expected), fixture))
+        facts = ANSWERS[case["kind"]](Case.of(case["input"], tuple(expected), fixture))
     except UsageProblem as problem:
-        facts = {"status": "rejected", "error": str(problem)}
+        facts = {"status": "rejected", "feasible": False, "error": getattr(problem, "code", str(problem))}
     return {key: narrowed(facts.get(key), expected[key]) for key in expected}
 
 
