@@ -83,9 +83,9 @@ class EstimateMeter:
         return readings
 
     def _cpu(self, t: float, elapsed: float, load: float | None) -> Reading:
-        if load is None:
+        if load is None and (self._blind or not elapsed):
             return Reading("cpu0", t, None if self._blind else self._cpu_j)
-        watts = cpu_load_w(self.model.tdp_w, load)
+        watts = cpu_load_w(self.model.tdp_w, load or 0.0)  # None: no tick of the kernel's clock yet
         self._cpu_j += watts * elapsed
         return Reading("cpu0", t, self._cpu_j, watts)
 

@@ -158,7 +158,7 @@ def shell() -> Iterator[subprocess.Popen[str]]:
     made.communicate("\n")
 
 
-def test_44_cpu_time_of_exited_children_counts(shell: subprocess.Popen[str]) -> None:
+def test_cpu_time_of_exited_children_counts(shell: subprocess.Popen[str]) -> None:
     """Four children of 0.1 CPU seconds, gone by the time of the poll: a sum over living processes sees nearly 0."""
     assert shell.stdout is not None and shell.stdout.readline() == "done\n"
     living = process(shell.pid)
@@ -225,6 +225,38 @@ def test_codecarbon_is_asked_once_and_never_imported_here(cache: Path, monkeypat
     assert len(asked) == 2
 
 
+SCONTROL = {
+    "without mem": "   TRES=cpu=8,node=1,billing=40",
+    "megabytes": "   AllocTRES=cpu=8,mem=2048M,node=1 NumCPUs=1",
+    "terabytes": "   AllocTRES=cpu=8,mem=3T,node=1 NumCPUs=4096",
+}
+
+
+def _asked_of_scontrol(log: Path) -> list[str]:
+    return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.mark.parametrize("answer", list(SCONTROL))
+def test_68_a_slurm_allocation_never_enters_the_models(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str
+) -> None:
+    """CodeCarbon takes memory and CPU count of a job from scontrol's text. We estimate the machine, which is what
+    the scope says: in a job, whatever scontrol would print, the constants are those outside of one."""
+    outside = models._ask()
+    log, bin_dir = tmp_path / "asked", tmp_path / "bin"
+    bin_dir.mkdir()
+    fake = bin_dir / "scontrol"
+    fake.write_text(f"#!/bin/sh\necho \"$*\" >> {log}\ncat <<'END'\n{SCONTROL[answer]}\nEND\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(bin_dir), prepend=os.pathsep)
+    for name, value in {"JOB_ID": "77", "JOBID": "77", "MEM_PER_NODE": "2048", "CPUS_ON_NODE": "1"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert power_model() == outside
+    assert _asked_of_scontrol(log) == []
+    subprocess.run([sys.executable, "-c", models.HELPER], capture_output=True, check=False, timeout=60)
+    assert "show job 77" in _asked_of_scontrol(log), "with the job's variables CodeCarbon does ask: the naive way"
+
+
 @pytest.mark.parametrize("damage", ["", "{}", "[]", '{"key": 1}', '{"key": "x", "model": {"tdp_w": 1}}', "\0"])
 def test_a_damaged_cache_is_asked_for_again(cache: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     cache.parent.mkdir(parents=True)
@@ -243,3 +275,13 @@ def test_a_codecarbon_that_fails_leaves_a_state_not_an_error(
     found = discover(select_gpus="", powercap_root=tmp_path / "none")
     assert found.meters == []
     assert found.sensors[-1].status == "unavailable" and "no such CPU" in found.sensors[-1].text
+
+
+def test_before_the_first_tick_of_cpu_time_the_idle_share_counts() -> None:
+    """A stage of a few ms: the kernel's clock has not moved, the CPU drew its idle 10 W of 100 W all the same."""
+    machine = Machine()
+    meter = EstimateMeter(MODEL, clock=lambda: machine.t, cpu_clock=lambda: CpuTime(1.0, 4.0))
+    assert by_key(meter.poll())["cpu0"].power_w is None
+    machine.t += 0.003
+    reading = by_key(meter.poll())["cpu0"]
+    assert (reading.counter_j, reading.power_w) == (pytest.approx(0.03), pytest.approx(10.0))
