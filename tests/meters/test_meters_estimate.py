@@ -225,28 +225,20 @@ def test_codecarbon_is_asked_once_and_never_imported_here(cache: Path, monkeypat
     assert len(asked) == 2
 
 
-SCONTROL = {
-    "without mem": "   TRES=cpu=8,node=1,billing=40",
-    "megabytes": "   AllocTRES=cpu=8,mem=2048M,node=1 NumCPUs=1",
-    "terabytes": "   AllocTRES=cpu=8,mem=3T,node=1 NumCPUs=4096",
-}
-
-
 def _asked_of_scontrol(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-@pytest.mark.parametrize("answer", list(SCONTROL))
 def test_68_a_slurm_allocation_never_enters_the_models(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """CodeCarbon takes memory and CPU count of a job from scontrol's text. We estimate the machine, which is what
-    the scope says: in a job, whatever scontrol would print, the constants are those outside of one."""
+    the scope says: in a job the constants are those outside of one, and scontrol is not called at all."""
     outside = models._ask()
     log, bin_dir = tmp_path / "asked", tmp_path / "bin"
     bin_dir.mkdir()
     fake = bin_dir / "scontrol"
-    fake.write_text(f"#!/bin/sh\necho \"$*\" >> {log}\ncat <<'END'\n{SCONTROL[answer]}\nEND\n")
+    fake.write_text(f"#!/bin/sh\necho \"$*\" >> {log}\necho 'AllocTRES=cpu=1,mem=2048M,node=1 NumCPUs=1'\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(bin_dir), prepend=os.pathsep)
     for name, value in {"JOB_ID": "77", "JOBID": "77", "MEM_PER_NODE": "2048", "CPUS_ON_NODE": "1"}.items():

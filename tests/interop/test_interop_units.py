@@ -1,0 +1,156 @@
+"""Fault 44: another tracker gave NVML's millijoules out as joules. 250 W for 4 s are 1000 J in every export."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+from huggingface_hub import ModelCard
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
+
+from kdwatch.interop.export.textfile import follow
+from kdwatch.interop.export.trackers import TRACKERS
+from kdwatch.interop.exporting import BINARY_FORMATS, TEXT_FORMATS, Exporter, ExportOptions
+from kdwatch.rundir.paths import runs_dir
+from kdwatch.rundir.writer import RunWriter
+
+JOULES = 1000.0
+KWH = JOULES / 3.6e6
+G_PER_KWH = 360.0
+GRAMS = 0.1
+"""1000 J are 1/3600 kWh; at 360 g/kWh that is 0.1 g."""
+TOKENS = 500
+
+
+@pytest.fixture
+def run() -> Path:
+    """One board at 250 W; one stage from 0 to 4 s, the whole of the run."""
+    board: dict[str, Any] = {
+        "key": "g0", "id": "GPU-0", "name": "NVIDIA A100", "kind": "gpu", "scope": "gpu", "source": "counter",
+        "index": 0, "wrap_j": None, "limit_w": 400.0, "average_window_s": 0.0, "systematic": 0.05, "details": {},
+        "stream": "all",
+    }  # fmt: skip
+    manifest = {
+        "name": "units",
+        "regime": "kd",
+        "clock": {"monotonic_origin": 0.0, "wall_origin": 1_767_760_000.0, "boottime_origin": 0.0},
+        "created_at": "2026-01-07T04:26:40Z",
+        "stages": [{"name": "teacher", "kind": "teacher"}],
+        "devices": [board],
+    }
+    writer = RunWriter.create(runs_dir() / "20260107-042640-units-0001", manifest)
+    writer.event("run_started", 0.0)
+    writer.open_stream("all", ["g0_j", "g0_w"])
+    writer.event("stage_started", 0.0, stage="teacher")
+    for step in range(41):
+        writer.sample("all", step / 10, [250.0 * step / 10, 250.0])
+    writer.event("progress", 4.0, stage="teacher", tokens=TOKENS)
+    writer.event("stage_ended", 4.0, stage="teacher", status="completed", exit_code=0)
+    writer.event("run_ended", 4.0, status="completed", exit_code=0)
+    writer.close()
+    return writer.path
+
+
+@pytest.fixture
+def export(run: Path) -> Exporter:
+    return Exporter(run, ExportOptions(g_per_kwh=G_PER_KWH))
+
+
+def row(text: str) -> dict[str, str]:
+    """The first row of a CSV text."""
+    return next(csv.DictReader(io.StringIO(text)))
+
+
+def test_fault_44_codecarbon_has_kwh_kilograms_and_watts(export: Exporter) -> None:
+    found = row(export.text("codecarbon"))
+    assert float(found["gpu_energy"]) == float(found["energy_consumed"]) == pytest.approx(KWH)
+    assert float(found["emissions"]) == pytest.approx(GRAMS / 1000)
+    assert float(found["gpu_power"]) == pytest.approx(250.0) and float(found["duration"]) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(("form", "parse"), [("openmetrics", openmetrics), ("prometheus", prometheus)])
+def test_fault_44_metrics_are_in_base_units(export: Exporter, form: str, parse: Any) -> None:
+    found = {family.name: family.samples[0].value for family in parse(export.text(form))}
+    assert found["kdwatch_stage_energy_joules"] == found["kdwatch_run_energy_joules"] == pytest.approx(JOULES)
+    assert found["kdwatch_run_co2e_grams"] == pytest.approx(GRAMS)
+
+
+def test_fault_44_the_model_card_has_grams(export: Exporter) -> None:
+    block = ModelCard(export.text("modelcard")).data.to_dict()["co2_eq_emissions"]
+    assert block["emissions"] == pytest.approx(GRAMS, abs=1e-3)
+
+
+def test_fault_44_sci_has_kwh_and_grams_for_each_token(export: Exporter) -> None:
+    found = row(export.text("sci"))
+    assert float(found["e_kwh"]) == pytest.approx(KWH)
+    assert float(found["sci_g_per_r"]) == pytest.approx(GRAMS / TOKENS)
+
+
+def test_fault_44_tables_have_joules_and_watts(export: Exporter, tmp_path: Path) -> None:
+    stage = row(export.text("stages-csv"))
+    assert float(stage["gpu_j"]) == float(stage["energy_j"]) == pytest.approx(JOULES)
+    samples = list(csv.DictReader(io.StringIO(export.text("samples-csv"))))
+    assert float(samples[-1]["counter_j"]) - float(samples[0]["counter_j"]) == pytest.approx(JOULES)
+    assert {float(s["power_w"]) for s in samples} == {250.0}
+    for form in BINARY_FORMATS:
+        export.binary(form, tmp_path / form)
+    assert pl.read_parquet(tmp_path / "stages-parquet")["gpu_j"].to_list() == pytest.approx([JOULES])
+    counter = pl.read_parquet(tmp_path / "samples-parquet").sort("t_s")["counter_j"]
+    assert counter[-1] - counter[0] == pytest.approx(JOULES)
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_fault_44_what_people_read_has_the_unit_beside_it(export: Exporter, form: str) -> None:
+    text = re.sub(r"<[^>]+>|\s+", " ", export.text(form))
+    assert re.search(r"\b1(\.00?)? kJ\b|\b1000(\.0)? J\b", text), text
+
+
+def test_fault_44_a_textfile_has_joules(run: Path, tmp_path: Path) -> None:
+    follow(run, tmp_path / "k.prom", 0.1, lambda value: value, lambda seconds: None)
+    found = {f.name: f.samples[0].value for f in prometheus((tmp_path / "k.prom").read_text())}
+    assert found["kdwatch_stage_energy_joules"] == pytest.approx(JOULES)
+
+
+def fakes(seen: dict[str, float]) -> dict[str, Any]:
+    """The modules of four trackers, each with the functions that we call; all they are told goes into `seen`."""
+    session = SimpleNamespace(log=lambda values, step: seen.update(values), finish=lambda: None)
+    board = SimpleNamespace(add_scalar=lambda key, value, step: seen.update({key: value}), close=lambda: None)
+    return {
+        "wandb": SimpleNamespace(init=lambda **_: session),
+        "trackio": SimpleNamespace(init=lambda **_: session),
+        "mlflow": SimpleNamespace(
+            start_run=lambda run_name: nullcontext(),
+            set_tags=lambda tags: None,
+            log_metrics=lambda values, step: seen.update(values),
+        ),
+        "tensorboard": SimpleNamespace(summary=SimpleNamespace(Writer=lambda folder: board)),
+    }
+
+
+@pytest.mark.parametrize("name", list(TRACKERS))
+def test_fault_44_trackers_get_joules(export: Exporter, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, float] = {}
+    fake = fakes(seen)[name]
+    monkeypatch.setitem(sys.modules, name, fake)
+    if name == "tensorboard":
+        monkeypatch.setitem(sys.modules, "tensorboard.summary", fake.summary)
+    TRACKERS[name](export.report, None)
+    energies = [value for key, value in seen.items() if key.endswith(("teacher/gpu_j", "teacher/energy_j", "/total_j"))]
+    assert energies == pytest.approx([JOULES] * 3)
+
+
+def test_fault_44_no_export_is_left_out() -> None:
+    """A new format needs its check above."""
+    assert set(TEXT_FORMATS) == {
+        "codecarbon", "openmetrics", "prometheus", "modelcard", "sci", "samples-csv", "stages-csv", "markdown", "html",
+    }  # fmt: skip
+    assert set(BINARY_FORMATS) == {"samples-parquet", "stages-parquet"}
