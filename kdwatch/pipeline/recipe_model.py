@@ -23,6 +23,10 @@ from kdwatch.pipeline.spawn import NAME
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.text import clean
 
+QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+SHELL_SIGN = re.compile(r";(?=\s|$)|(?<!\S)(?:\d?>>?|<<?|\|\|?|&&?)|\$\{?[A-Za-z_(]\w*")
+"""What a shell would act on, outside quotes; within a word, as in a URL, only `$NAME`."""
+
 
 def _seconds(value: Any) -> Any:
     """`2h`, `10s` or a number of seconds, to seconds."""
@@ -114,6 +118,8 @@ class StageRecipe(BaseModel):
     def _run(cls, value: str | list[str] | None) -> list[str] | None:
         if value is None:
             return None
+        if isinstance(value, str) and (sign := SHELL_SIGN.search(QUOTED.sub("_", value))):
+            raise ValueError(f"{sign[0].strip()} is for a shell, and none runs this: write sh -c '...', or quote it")
         words = shlex.split(value) if isinstance(value, str) else value
         if not words or not words[0]:
             raise ValueError("is empty: give a command")

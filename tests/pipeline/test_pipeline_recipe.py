@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kdwatch.cli.root import cli
 from kdwatch.pipeline.launch import recipe_spec
 from kdwatch.pipeline.recipe import Recipe, load_recipe, parse_recipe
+from kdwatch.pipeline.recipe_model import StageRecipe
 from kdwatch.pipeline.resolve import measured_gpus
 from kdwatch.rundir.errors import UsageProblem
 
@@ -71,6 +72,11 @@ def test_a_whole_recipe() -> None:
         ("stages:\n- name: a\n  run: no-such-program-here x\n", 3, ["stages[0].run", "PATH"]),
         ("stages:\n- name: a\n  run: 'true'\n  workdir: nowhere\n", 4, ["workdir", "no directory"]),
         ("stages:\n- name: a\n  run: ''\n", 3, ["stages[0].run", "empty"]),
+        ("stages:\n- name: a\n  run: echo a; exit 3\n", 3, ["stages[0].run", "; is for a shell", "sh -c"]),
+        ("stages:\n- name: a\n  run: echo a && echo b\n", 3, ["stages[0].run", "&& is for a shell"]),
+        ("stages:\n- name: a\n  run: echo a | cat\n", 3, ["stages[0].run", "| is for a shell"]),
+        ("stages:\n- name: a\n  run: echo a 2>/dev/null\n", 3, ["stages[0].run", "2> is for a shell"]),
+        ("stages:\n- name: a\n  run: echo ${HOME}/x\n", 3, ["stages[0].run", "${HOME is for a shell"]),
         ('stages:\n- name: a\n  run: "echo \'open"\n', 3, ["stages[0].run"]),
         ("stages:\n- name: a\n  run: 'true'\n  env: {X: [1]}\n", 4, ["env", "X"]),
         ("log_cap: 100\nstages:\n- {name: a, run: 'true'}\n", 1, ["log_cap", "100MB"]),
@@ -96,6 +102,19 @@ def test_an_error_names_file_line_and_key(tmp_path: Path, text: str, line: int, 
     assert "\n" not in message
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("""sh -c 'echo $HOME; ls | wc -l > x'""", ["sh", "-c", "echo $HOME; ls | wc -l > x"]),
+        ("""find . -exec echo {} \\; -name '*|*'""", ["find", ".", "-exec", "echo", "{}", ";", "-name", "*|*"]),
+        ("""curl http://x/?a=1&b=2;c""", ["curl", "http://x/?a=1&b=2;c"]),
+        ("""python3 -c "print(1); print('a' > 'b')" """, ["python3", "-c", "print(1); print('a' > 'b')"]),
+    ],
+)
+def test_quoted_signs_of_a_shell_are_the_commands_own(text: str, words: list[str]) -> None:
+    assert StageRecipe.model_validate({"name": "a", "run": text}).argv == words
 
 
 def test_files_that_are_no_recipe(tmp_path: Path) -> None:
