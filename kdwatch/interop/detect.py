@@ -9,6 +9,8 @@ from kdwatch.interop.table import DELIMITERS, split
 
 HEAD_LINES = 400
 PROM_LINE = re.compile(r"^\s*[A-Za-z_:][A-Za-z0-9_:]*\{[^}]*\}\s+[-+0-9.eE]+|^\s*# (HELP|TYPE) [A-Za-z_:]")
+DMON = re.compile(r"^\s*#\s*(Date[\s,]+)?(Time[\s,]+)?gpu(\s+[a-z]|,\s*(pwr|sm|fb|mclk|rxpci|sbecc|pviol)\b)")
+"""The header of dmon, with blanks or (`--format csv`) commas."""
 PERF_TEXT = re.compile(
     r"Performance counter stats for|\d\s+(Joules|<not counted>\s+Joules)\s+power/energy", re.IGNORECASE
 )
@@ -71,7 +73,7 @@ def _table_header(head: str, wanted: set[str]) -> bool:
 
 
 def _is_dmon(head: str) -> bool:
-    return any(re.match(r"^\s*#\s*(Date\s+)?(Time\s+)?gpu\s", line) for line in head.split("\n")[:HEAD_LINES])
+    return any(DMON.match(line) for line in head.split("\n")[:HEAD_LINES])
 
 
 def _is_pmon(head: str) -> bool:

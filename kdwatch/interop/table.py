@@ -83,9 +83,21 @@ def find_table(lines: Iterable[str]) -> Table:
             rest = chain(first[number + 1 :], stream)
             columns = [classify(place, name) for place, name in enumerate(header)]
             return Table(delimiter, header, rest, sum(bool(text.strip()) for text in first[:number]), columns)
+    if table := _marked_header(first, stream):
+        return table
     delimiter = _common_delimiter(first)
     top = split(next((line for line in first if line.strip()), ""), delimiter)
     return Table(delimiter, None, chain(first, stream), first_line=[cell[:60] for cell in top[:40]])
+
+
+def _marked_header(first: list[str], stream: Iterator[str]) -> Table | None:
+    """A header behind `#`, as numpy's savetxt writes it: names, and as many cells in the line below."""
+    for number, line in enumerate(first[:-1]):
+        found = header_of(line.lstrip().lstrip("#")) if line.lstrip().startswith("#") else None
+        if found and len(found[1]) > 1 and len(split(first[number + 1], found[0])) == len(found[1]):
+            columns = [classify(place, name) for place, name in enumerate(found[1])]
+            return Table(found[0], found[1], chain(first[number + 1 :], stream), number, columns)
+    return None
 
 
 def header_of(line: str) -> tuple[str, list[str]] | None:
@@ -125,6 +137,8 @@ class RowCounts:
     malformed: int = 0
     driver_errors: int = 0
     repeated_headers: int = 0
+    changed_headers: int = 0
+    """Repeated headers with other columns or another order; the rows below are read by name."""
     torn: bool = False
 
 
@@ -138,6 +152,9 @@ class RowReader:
         self._header = table.header
         self._width = width
         self._joins = tuple(joins)
+        self._names = frozenset(name for name in table.header or () if name)
+        self._order: list[int | None] | None = None
+        """Where the first header's columns stand below a later header; None while the order is the first one's."""
 
     def rows(self, lines: Iterable[str]) -> Iterator[list[str]]:
         """Whole rows; the others are counted. A repeated header is skipped."""
@@ -147,15 +164,28 @@ class RowReader:
                 continue
             cells = split(line, self._delimiter)
             counts.torn = False
+            if not self._names.isdisjoint(cells) and self._is_header(line, cells):
+                continue
             if len(cells) != self._width:
                 cells = self._fit(line, cells)
                 if not cells:
                     continue
-            if cells == self._header:
-                counts.repeated_headers += 1
-                continue
             counts.rows += 1
-            yield cells
+            yield cells if self._order is None else ["" if at is None else cells[at] for at in self._order]
+
+    def _is_header(self, line: str, cells: list[str]) -> bool:
+        """Whether the line is a header again; one with other columns tells where the first one's columns stand now."""
+        assert self._header is not None
+        if cells == self._header:
+            self._width, self._order = len(cells), None
+        elif self._joins or (header_of(line) or ("", []))[1] != cells:
+            return False
+        else:
+            self._width = len(cells)
+            self._order = [cells.index(name) if name in cells else None for name in self._header]
+            self.counts.changed_headers += 1
+        self.counts.repeated_headers += 1
+        return True
 
     def _fit(self, line: str, cells: list[str]) -> list[str]:
         if self._joins and (joined := join_cells(cells, self._width, self._joins)):

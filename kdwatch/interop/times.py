@@ -26,9 +26,13 @@ MONTH_NAME_DAY = re.compile(
     r"(?:(?P<y>\d{4}),?\s+(?P<rest>\d.*)|(?P<rest2>\d[\d:.,]*(?:\s*[AaPp][Mm])?)(?:\s+(?P<zone>[A-Z]{3,4}))?\s+(?P<y2>\d{4}))$"
 )
 CLOCK = re.compile(
-    r"^(?P<h>\d\d?):(?P<mi>\d\d)(?::(?P<s>\d\d)(?:[.,:](?P<f>\d{1,9})\d*)?)?\s*(?P<half>[AaPp]\.?[Mm]\.?)?"
+    r"^(?P<h>\d\d?):(?P<mi>\d\d)(?::(?P<s>\d\d)(?:[.,:](?P<f>\d{1,9})\d*)?)?\s*(?P<half>[AaPp]\.?\s?[Mm]\.?)?"
     r"\s*(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d|[+-]\d\d)?$"
 )
+BARE_CLOCK = re.compile(
+    r"^(?P<h>\d\d)(?P<mark>[-.]?)(?P<mi>\d\d)(?P=mark)(?P<s>\d\d)(?P<rest>(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)$"
+)
+"""The clock of `20260103T153653Z` and `2026-01-03_15-36-53`, after a date only."""
 NUMERIC = re.compile(r"^[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?$|^[+-]?\.\d+$")
 DAY = 86_400.0
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -38,9 +42,12 @@ class NotATime(ValueError):
     """The cell holds no time of the column's kind."""
 
 
-def split_clock(text: str) -> tuple[float, float | None]:
+def split_clock(text: str, after_date: bool = False) -> tuple[float, float | None]:
     """Seconds since midnight of `15:36:53.507`, and the zone's offset in seconds (None where none is given)."""
-    match = CLOCK.match(text.strip()) if len(text) <= LONGEST else None
+    text = text.strip() if len(text) <= LONGEST else ""
+    if after_date and (bare := BARE_CLOCK.match(text)):
+        text = f"{bare['h']}:{bare['mi']}:{bare['s']}{bare['rest']}"
+    match = CLOCK.match(text)
     if not match:
         raise NotATime(text[:LONGEST])
     hour, minute, second = int(match["h"]), int(match["mi"]), int(match["s"] or 0)
@@ -121,7 +128,7 @@ class TimeParser:
 
     def _slow_date(self, text: str) -> float:
         year, month, day, rest = split_date(text, self._month_first)
-        seconds, offset = split_clock(rest)
+        seconds, offset = split_clock(rest, after_date=True)
         try:
             midnight = float(timegm((year, month, day, 0, 0, 0)))
             datetime(year, month, day)
@@ -233,7 +240,7 @@ def _learn_dates(cells: list[str], zone: str | None) -> TimeParser | None:
     for cell in cells:
         try:
             _, _, _, rest = split_date(cell)
-            _, offset = split_clock(rest)
+            _, offset = split_clock(rest, after_date=True)
         except NotATime:
             continue
         good += 1

@@ -51,12 +51,12 @@ def _rows(lines: Iterator[str], state: Dmon) -> Iterator[list[str]]:
         if not text:
             continue
         if text.startswith("#"):
-            names = text.lstrip("#").split()
+            names = text.lstrip("#").replace(",", " ").split()
             if "gpu" in names:
                 state.columns = names
             continue
         state.rows += 1
-        cells = text.split()
+        cells = [cell.strip() for cell in text.split(",")] if "," in text else text.split()
         if len(cells) < len(state.columns) or not state.columns:
             state.malformed += 1
             continue

@@ -39,7 +39,7 @@ def check_power_log(
     written = power.plan.devices[0].factor is not None or bool(power.units)
     for device in log.devices:
         assert device.series is not None
-        _milliwatts(log, device, written)
+        _milliwatts(log, device, written, any((c.factor or 0) >= 1e3 for c in power.plan.devices))
         device.stats = device.series.stats(timed)
         _note_readings(log, device)
         if timed:
@@ -78,6 +78,8 @@ def _note_rows(log: ImportedLog, counts: RowCounts, source: TextSource) -> None:
         log.note("driver_errors", f"{counts.driver_errors} rows are error messages of the driver: no reading")
     if counts.repeated_headers:
         log.note("repeated_header", f"the header occurs {counts.repeated_headers} more times: several logs in one file")
+    if counts.changed_headers:
+        log.note("header_changed", f"{counts.changed_headers} later headers have other columns: cells are read by name")
     if source.nul_chars:
         log.note("nul_bytes", f"{source.nul_chars} NUL bytes taken out: two writers, or a file cut by a crash")
     if source.undecodable:
@@ -148,7 +150,7 @@ def _check_numeric_unit(log: ImportedLog, header: str) -> None:
         log.note("time_unit_assumed", f"{header!r} has no unit: read as seconds")
 
 
-def _milliwatts(log: ImportedLog, device: LoggedDevice, written: bool) -> None:
+def _milliwatts(log: ImportedLog, device: LoggedDevice, written: bool, kilowatts: bool) -> None:
     series = device.series
     assert series is not None
     mean = series.raw_mean()
@@ -156,7 +158,7 @@ def _milliwatts(log: ImportedLog, device: LoggedDevice, written: bool) -> None:
         return
     single = device.kind in ("gpu", "cpu")
     whole = series.fractions == 0
-    if (single and whole) or (mean > SURELY_MILLIWATTS and (single or (whole and not written))):
+    if not kilowatts and ((single and whole) or (mean > SURELY_MILLIWATTS and (single or (whole and not written)))):
         labelled = series.stats(log.time_kind is not None).energy_j
         device.details["as_labelled_j"] = labelled
         series.scale = 1e-3

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from kdwatch.interop.columns import Column, nvidia_smi_fields
 from kdwatch.interop.formats.energy_columns import read_energy_columns
 from kdwatch.interop.formats.power_checks import check_power_log
-from kdwatch.interop.formats.power_plan import PowerPlan, columns_without_header, make_plan
+from kdwatch.interop.formats.power_plan import PowerPlan, columns_without_header, make_plan, repeating_keys
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.series import PowerSeries
 from kdwatch.interop.source import TextSource
@@ -209,6 +209,18 @@ def _fill(log: ImportedLog, power: PowerTable, options: ImportOptions) -> None:
             if header in {column.header for column in [*plan.others, *plan.devices]}:
                 by_column.setdefault(header, {})[key] = stats_json(series.stats(timed))
         log.details["by_column"] = by_column
+    if plan.key:
+        _leave_repeats_out(log)
+
+
+def _leave_repeats_out(log: ImportedLog) -> None:
+    """Rows of a total, or of a part inside a package, are no devices of their own."""
+    repeats = repeating_keys([device.key for device in log.devices])
+    if not repeats:
+        return
+    log.devices = [device for device in log.devices if device.key not in repeats]
+    log.details["left_out_keys"] = repeats
+    log.note("total_rows", f"rows of {', '.join(repeats)[:200]} repeat the power of other devices: left out")
 
 
 def _kind(kind: str | None) -> str:

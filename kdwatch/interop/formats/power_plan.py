@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kdwatch.interop.columns import KEY_NAMES, TIME_NAMES, Column, plain, tokens_of
+from kdwatch.interop.columns import FILLER, KEY_NAMES, TIME_NAMES, TOTAL_WORDS, Column, plain, tokens_of
 from kdwatch.interop.model import LogProblem
 from kdwatch.interop.times import TimeParser, learn
 from kdwatch.interop.values import WATTS, NotANumber, is_missing, parse_number
@@ -14,6 +14,9 @@ from kdwatch.interop.values import WATTS, NotANumber, is_missing, parse_number
 BUS_ID = re.compile(r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d$")
 MAX_COLUMNS = 1024
 PACKAGE = {"package", "pkg"}
+JETSON_INPUT = re.compile(r"\b(vdd_in|pom_5v_in|vdd_total)\b")
+JETSON_RAIL = re.compile(r"^(vdd|vddq|pom|vin)_")
+"""Rails of a Jetson's power monitor; the input rail feeds all others."""
 IN_PACKAGE = {"core", "cores", "uncore", "pp0", "pp1", "ia", "gt", "psys"}
 RANK = {"": 0, "average": 1, "instant": 2}
 
@@ -58,11 +61,29 @@ def make_plan(columns: Sequence[Column], rows: Sequence[list[str]], zone: str | 
 
 def _without_parts(columns: list[Column]) -> tuple[list[Column], list[Column]]:
     """Columns that add up, and those of cores, uncore and the like, which lie inside a package that is there too."""
+    rails = {column.header: re.sub(r"[\s.-]+", "_", plain(column.header)) for column in columns}
+    if any(JETSON_INPUT.search(rail) for rail in rails.values()):
+        inner = [c for c in columns if JETSON_RAIL.match(rails[c.header]) and not JETSON_INPUT.search(rails[c.header])]
+        return [c for c in columns if c not in inner], inner
     words = {column.header: set(tokens_of(plain(column.header))) for column in columns}
     if not any(found & PACKAGE for found in words.values()):
         return columns, []
     parts = [column for column in columns if words[column.header] & IN_PACKAGE and not words[column.header] & PACKAGE]
     return [column for column in columns if column not in parts], parts
+
+
+def repeating_keys(keys: Sequence[str]) -> list[str]:
+    """Of the keys of a long table those that repeat others' power: a total, or a part beside its package.
+
+    `host/total` is a total of that host. Nothing repeats where every key is a total.
+    """
+    words = {key: set(tokens_of(key.rpartition("/")[2].lower())) for key in keys}
+    totals = [key for key in keys if words[key] & TOTAL_WORDS and words[key] <= TOTAL_WORDS | FILLER]
+    if len(totals) == len(keys):
+        return []
+    package = any(found & PACKAGE for found in words.values())
+    parts = [key for key in keys if package and words[key] & IN_PACKAGE and not words[key] & PACKAGE]
+    return totals + parts
 
 
 def _variants(columns: list[Column], rows: Sequence[list[str]]) -> tuple[list[Column], list[Column]]:
@@ -128,7 +149,21 @@ def _time(
         if column.role == "date" and parser.numeric:
             continue
         return parser, (column.place,), column.header
-    return None, (), ""
+    return (None, (), "") if candidates else _time_by_content(columns, rows, zone)
+
+
+def _time_by_content(
+    columns: Sequence[Column], rows: Sequence[list[str]], zone: str | None
+) -> tuple[TimeParser | None, tuple[int, ...], str]:
+    """Where no name says time (`Zeit`, `logged_at`): the one column that holds written dates, if there is just one."""
+    found = []
+    for column in columns:
+        if column.role != "other":
+            continue
+        parser = learn([row[column.place] for row in rows[:500]], column.header, zone)
+        if parser is not None and not parser.numeric:
+            found.append((parser, (column.place,), column.header))
+    return found[0] if len(found) == 1 else (None, (), "")
 
 
 def columns_without_header(rows: Sequence[list[str]]) -> list[Column]:

@@ -16,17 +16,23 @@ from kdwatch.interop.values import integer_or_none, number_or_none
 SUFFIX = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 ROUNDED = re.compile(r"^([\d.]+)\s*([KMGTP]?)$")
 TRES = re.compile(r"(?:^|,)energy=(\d+(?:\.\d+)?)([KMGTP]?)")
+NO_VALUE = (2**32 - 1, 2**32 - 2)
+"""Slurm's INFINITE and NO_VAL."""
+LISTS = ("AllocTRES", "ReqTRES", "TRESUsageInTot", "NodeList")
+"""Columns whose cells hold commas."""
 Row = dict[str, str]
 
 
 def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Read jobs; blank energy is unknown, 0 means no data. Raises LogProblem without an energy column or value."""
-    rows, columns = read_rows(source)
+    rows, columns, malformed = read_rows(source)
     log = ImportedLog(source.path, "slurm-sacct", source.encoding, rows=len(rows))
     if not rows:
         raise LogProblem("a sacct header and no rows", rows=0, columns=columns)
     if not {"ConsumedEnergyRaw", "ConsumedEnergy", "AllocTRES"} & set(columns):
         raise LogProblem("no energy column; run sacct with -o ConsumedEnergyRaw", rows=len(rows), columns=columns)
+    if malformed:
+        log.note("malformed_rows", f"{malformed} rows have another number of fields than the header: left out")
     jobs = group(rows)
     parser = learn([row.get("Start", "") for row in rows], "", options.zone)
     for job in jobs:
@@ -36,11 +42,12 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     return log
 
 
-def read_rows(source: TextSource) -> tuple[list[Row], list[str]]:
-    """Rows by column name for each of the layouts."""
+def read_rows(source: TextSource) -> tuple[list[Row], list[str], int]:
+    """Rows by column name for each of the layouts, the columns, and how many lines below them fit no row."""
     columns: list[str] = []
     spans: list[tuple[int, int]] = []
     rows: list[Row] = []
+    mark, malformed = "", 0
     for line in source.lines():
         if not line.strip():
             continue
@@ -48,12 +55,27 @@ def read_rows(source: TextSource) -> tuple[list[Row], list[str]]:
             if columns and "|" not in line:
                 spans = [match.span() for match in re.finditer(r"-+", line)]
             continue
-        cells = _cells(line, spans)
+        if not columns:
+            mark = next((sign for sign in ",;\t" if sign in line and "|" not in line), "")
+        cells = _joined(line.split(mark), columns) if mark else _cells(line, spans)
         if any(cell in ("ConsumedEnergyRaw", "ConsumedEnergy", "AllocTRES", "JobID", "JobIDRaw") for cell in cells):
             columns, spans = cells, []
         elif columns and len(cells) == len(columns):
             rows.append(dict(zip(columns, cells, strict=True)))
-    return rows, columns
+        elif columns:
+            malformed += 1
+    return rows, columns, malformed
+
+
+def _joined(cells: list[str], columns: list[str]) -> list[str]:
+    """Cells of `--delimiter=,`; `cpu=2,mem=4G` is put together again where just one column holds lists."""
+    cells = [cell.strip() for cell in cells]
+    lists = [place for place, name in enumerate(columns) if name in LISTS]
+    extra = len(cells) - len(columns)
+    if extra > 0 and len(lists) == 1:
+        start, end = lists[0], lists[0] + extra + 1
+        return [*cells[:start], ",".join(cells[start:end]), *cells[end:]]
+    return cells
 
 
 def _cells(line: str, spans: list[tuple[int, int]]) -> list[str]:
@@ -72,7 +94,7 @@ def energy_of(row: Row) -> float | None:
     """Joules of a row; None where the field is blank or 0 (no data)."""
     raw = number_or_none(row.get("ConsumedEnergyRaw"))
     if raw is not None:
-        return raw if 0 < raw < 2**63 - 1 else None
+        return raw if 0 < raw < 2**63 - 1 and raw not in NO_VALUE else None
     if match := TRES.search(row.get("AllocTRES", "")) or TRES.search(row.get("TRESUsageInTot", "")):
         return float(match[1]) * SUFFIX[match[2]] or None
     match = ROUNDED.match(row.get("ConsumedEnergy", "").strip())
@@ -86,10 +108,21 @@ def group(rows: list[Row]) -> list[tuple[Row, list[Row]]]:
     """The allocation row of each job and all its rows; without a JobID every row is a job of its own."""
     if not any(job_id(row) for row in rows):
         return [(row, [row]) for row in rows]
-    jobs: dict[str, list[Row]] = {}
+    jobs: dict[tuple[str, int], list[Row]] = {}
+    runs: dict[str, int] = {}
     for row in rows:
-        jobs.setdefault(job_id(row).split(".")[0], []).append(row)
+        job = job_id(row).split(".")[0]
+        members = jobs.get((job, runs.get(job, 0)), [])
+        if "." not in job_id(row) and any(_other_start(row, member) for member in members):
+            runs[job] = runs.get(job, 0) + 1
+        jobs.setdefault((job, runs.get(job, 0)), []).append(row)
     return [(allocation(members), members) for members in jobs.values()]
+
+
+def _other_start(row: Row, member: Row) -> bool:
+    """Whether two allocation rows of one id began at different times: the job was requeued (`sacct -D`)."""
+    starts = row.get("Start", ""), member.get("Start", "")
+    return "." not in job_id(member) and starts[0] != starts[1] and all(start[:1].isdigit() for start in starts)
 
 
 def job_id(row: Row) -> str:

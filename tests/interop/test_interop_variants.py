@@ -1,0 +1,122 @@
+"""Variants of the kinds in tests/data/logs: 100 W for 9 s is 900 J, whatever the file looks like."""
+
+from __future__ import annotations
+
+import pytest
+from interop_helpers import codes
+
+HEADER = "timestamp, index, power.draw [W]"
+WATT = 100.0
+
+
+def stamp(second: int) -> str:
+    return f"2026/01/03 15:36:{second:02d}.000"
+
+
+def rows(*seconds: int) -> list[str]:
+    return [f"{stamp(s)}, 0, {WATT:.2f} W" for s in seconds]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        ["power.draw [W], index, timestamp", *(f"100.00 W, 0, {stamp(s)}" for s in range(5, 10))],
+        ["timestamp, name, index, power.draw [W]", *(f"{stamp(s)}, A100, 0, 100.00 W" for s in range(5, 10))],
+        [HEADER, *rows(*range(5, 10))],
+    ],
+    ids=["other order", "one column more", "the same"],
+)
+def test_a_header_again_with_other_columns_is_read_by_name(read, later: list[str]) -> None:
+    entry = read("\n".join([HEADER, *rows(*range(5)), *later]) + "\n")
+    assert entry["total_energy_j"] == pytest.approx(9 * WATT)
+    assert "repeated_header" in codes(entry)
+    assert ("header_changed" in codes(entry)) == (later[0] != HEADER)
+
+
+def test_columns_that_change_places_do_not_become_the_limit(read) -> None:
+    """Draw and limit swap places in the second header: the limit of 400 W is never the draw."""
+    text = ["timestamp, power.draw [W], power.limit [W]", *(f"{stamp(s)}, 100 W, 400 W" for s in range(5))]
+    text += ["timestamp, power.limit [W], power.draw [W]", *(f"{stamp(s)}, 400 W, 100 W" for s in range(5, 10))]
+    assert read("\n".join(text) + "\n")["total_energy_j"] == pytest.approx(9 * WATT)
+
+
+@pytest.mark.parametrize("total", ["total", "ALL", "sum"])
+def test_rows_of_a_total_are_no_device(read, total: str) -> None:
+    parts = (("cpu", 50), ("gpu", 100), (total, 150))
+    text = [f"{stamp(s)},{key},{watts}" for s in range(10) for key, watts in parts]
+    entry = read("\n".join(["timestamp,component,power_w", *text]) + "\n")
+    assert entry["energy_j"] == pytest.approx({"cpu": 450.0, "gpu": 900.0})
+    assert entry["total_energy_j"] == pytest.approx(1350.0)
+    assert "total_rows" in codes(entry)
+
+
+def test_rows_of_nothing_but_totals_stay(read) -> None:
+    entry = read("\n".join(["timestamp,component,power_w", *(f"{stamp(s)},total,100" for s in range(10))]) + "\n")
+    assert entry["total_energy_j"] == pytest.approx(900.0)
+
+
+def test_rows_of_cores_lie_inside_their_package(read) -> None:
+    text = [f"{stamp(s)},{key},{w}" for s in range(10) for key, w in (("package-0", 50), ("core", 30), ("dram", 10))]
+    entry = read("\n".join(["timestamp,domain,power_w", *text]) + "\n")
+    assert entry["energy_j"] == pytest.approx({"package-0": 450.0, "dram": 90.0})
+
+
+def test_rails_of_a_jetson_lie_behind_its_input(read) -> None:
+    text = [f"{stamp(s)},5000,1000" for s in range(10)]
+    entry = read("\n".join(["timestamp,VDD_IN (mW),VDD_CPU_GPU_CV (mW)", *text]) + "\n")
+    assert entry["total_energy_j"] == pytest.approx(45.0)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["20260103T1536{:02d}", "20260103_1536{:02d}", "2026-01-03_15-36-{:02d}", "03/01/2026 03:36:{:02d} p. m."],
+)
+def test_more_ways_to_write_a_time(read, cell: str) -> None:
+    entry = read("\n".join(["timestamp,power_w", *(f"{cell.format(s)},100" for s in range(10))]) + "\n")
+    assert (entry["duration_s"], entry["total_energy_j"]) == (pytest.approx(9.0), pytest.approx(900.0))
+
+
+@pytest.mark.parametrize("header", ["Zeit;GPU;Leistung (W)", "logged_at;GPU;power_w"])
+def test_a_time_column_is_known_by_its_dates(read, header: str) -> None:
+    text = [f"13.01.2026 15:36:{s:02d};{gpu};100,5" for s in range(10) for gpu in (0, 1)]
+    assert read("\n".join([header, *text]) + "\n")["energy_j"] == pytest.approx({"0": 904.5, "1": 904.5})
+
+
+def test_a_header_behind_a_hash(read) -> None:
+    entry = read("\n".join(["# timestamp, power_w", *(f"{stamp(s)}, 100" for s in range(10))]) + "\n")
+    assert entry["total_energy_j"] == pytest.approx(900.0)
+
+
+def test_kilowatts_are_not_taken_for_milliwatts(read) -> None:
+    entry = read("\n".join(["timestamp,power_kw", *(f"{stamp(s)},30" for s in range(10))]) + "\n")
+    assert entry["total_energy_j"] == pytest.approx(30_000.0 * 9)
+    assert "milliwatts" not in codes(entry)
+
+
+def test_dmon_with_commas(read) -> None:
+    body = "".join(f"{gpu}, 100, 33\n" for _ in range(3) for gpu in (0, 1))
+    entry = read("#gpu, pwr, gtemp\n#Idx, W, C\n" + body, interval_s=1.0)
+    assert (entry["format"], entry["energy_j"]) == ("nvidia-smi-dmon", pytest.approx({"0": 200.0, "1": 200.0}))
+
+
+def test_sacct_requeued_job_counts_each_of_its_runs(read) -> None:
+    text = "JobID|Start|ElapsedRaw|ConsumedEnergyRaw\n"
+    text += "1|2024-06-24T12:33:26|600|60000\n1.batch|2024-06-24T12:33:26|600|60000\n"
+    text += "1|2024-06-25T12:33:26|600|70000\n1.batch|2024-06-25T12:33:26|600|70000\n"
+    assert read(text)["total_energy_j"] == pytest.approx(130_000.0)
+
+
+@pytest.mark.parametrize("value", ["4294967294", "4294967295", "18446744073709551614", ""])
+def test_sacct_no_value_is_no_energy(read, value: str) -> None:
+    entry = read(f"JobID|ElapsedRaw|ConsumedEnergyRaw\n1|600|{value}\n2|600|60000\n")
+    assert entry["total_energy_j"] == pytest.approx(60_000.0)
+
+
+def test_sacct_with_commas_and_a_list_in_a_cell(read) -> None:
+    text = "JobID,AllocTRES,ElapsedRaw,ConsumedEnergyRaw\n1,cpu=2,energy=60000,node=1,600,60000\n2,cpu=2,node=1,600,9\n"
+    assert read(text)["total_energy_j"] == pytest.approx(60_009.0)
+
+
+def test_sacct_rows_of_another_width_are_said(read) -> None:
+    entry = read("JobID|ElapsedRaw|ConsumedEnergyRaw\n1|600|60000\n2|600\n")
+    assert "malformed_rows" in codes(entry)
