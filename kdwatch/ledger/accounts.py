@@ -19,6 +19,10 @@ class Account:
     power_j: float = 0.0
     average_j: float = 0.0
     power_s: float = 0.0
+    dark_s: float = 0.0
+    """Part of `power_s` in which power was silent."""
+    dark_j: float = 0.0
+    """Part of a counter's `joules` from that time."""
     peak_w: float | None = None
     flags: list[str] = field(default_factory=list)
 

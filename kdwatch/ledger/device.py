@@ -11,6 +11,7 @@ from kdwatch.ledger.accounts import Account, Accounts, Boundary, Open
 from kdwatch.ledger.correction import AGE_S as AVERAGE_AGE_S
 from kdwatch.ledger.correction import Correction
 from kdwatch.ledger.counter import CounterTrack
+from kdwatch.ledger.dark import DarkTime
 from kdwatch.ledger.edge import Level, level_of_counter
 from kdwatch.ledger.power import PowerTrack
 
@@ -59,6 +60,7 @@ class DeviceTrack:
             positive(spec.get("wrap_j")),
             positive(spec.get("refresh_s")) or self._usual_refresh(),
         )
+        self.dark = DarkTime()
         self.last_t = -math.inf
         self.first_t: float | None = None
         self.accounts = Accounts()
@@ -91,6 +93,9 @@ class DeviceTrack:
                 self.correction.add(t, average_w)
         if counter_j is not None:
             self.counter.add(t, counter_j)
+        signal = self._signal()
+        if self.counter.raw is not None and signal.read_t == t:
+            self.dark.reading(t, self.counter.ticks[-1].joules, signal.entries[-1].uncovered_s)
         if t >= self._due:
             self._settle()
         if t >= self._prune_at:
@@ -124,7 +129,12 @@ class DeviceTrack:
     def level(self, t: float) -> Level:
         """Cumulative energy up to time `t`, and the power integrals beside."""
         level = self._level(t)
-        return level._replace(average_j=self.average.reach(t).joules) if self.average.first_t is not None else level
+        if self.average.first_t is not None:
+            level = level._replace(average_j=self.average.reach(t).joules)
+        if self.counter.raw is not None:
+            dark_s, dark_j = self.dark.at(t, level.joules, self._signal().gap_limit())
+            level = level._replace(dark_s=dark_s, dark_j=dark_j)
+        return level
 
     def _level(self, t: float) -> Level:
         if self.counter.raw is not None:
@@ -196,6 +206,8 @@ class DeviceTrack:
         if level.power_j is not None and before.power_j is not None:
             account.power_j += max(0.0, level.power_j - before.power_j)
             account.power_s += level.t - before.t
+            account.dark_s += max(0.0, level.dark_s - before.dark_s)
+            account.dark_j += max(0.0, level.dark_j - before.dark_j)
         account.average_j += max(0.0, level.average_j - before.average_j)
         account.see_peak(self._signal().highest(max(before.t, self._peak_to), level.t))
         for t, code in flags:
@@ -257,6 +269,7 @@ class DeviceTrack:
         for track in (self.counter, self.power, self.average, self.correction):
             if track is not None:
                 track.prune(before)
+        self.dark.prune(before)
 
     # -- state
 
@@ -267,6 +280,7 @@ class DeviceTrack:
             "average": self.average.state(),
             "counter": self.counter.state(),
             "correction": self.correction.state() if self.correction else None,
+            "dark": self.dark.state(),
             "last_t": None if self.first_t is None else self.last_t,
             "first_t": self.first_t,
             "accounts": [[k, asdict(a)] for k, a in self.accounts.of.items()],
@@ -285,6 +299,8 @@ class DeviceTrack:
         self.counter.restore(state["counter"])
         if self.correction is not None and state["correction"]:
             self.correction.restore(state["correction"])
+        if state.get("dark"):
+            self.dark.restore(state["dark"])
         self.first_t = state["first_t"]
         self.last_t = -math.inf if state["last_t"] is None else float(state["last_t"])
         self.accounts = Accounts({k: Account(**a) for k, a in state["accounts"]}, dict(state["shared_j"]))

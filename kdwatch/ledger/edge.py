@@ -43,6 +43,10 @@ class Level(NamedTuple):
     """Integrated averaged power up to the same moment, likewise."""
     edge_variance: float = 0.0
     """Of this moment alone, where `variance` is a running sum."""
+    dark_s: float = 0.0
+    """Time up to the same moment in which power was silent beside a counter."""
+    dark_j: float = 0.0
+    """What the counter counted in that time."""
 
 
 def level_of_counter(counter: CounterTrack, power: PowerTrack, t: float) -> Level:

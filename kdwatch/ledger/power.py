@@ -41,7 +41,7 @@ class PowerTrack:
     (h dt)^2 / 12. Gaps add time to `uncovered_s` and no energy.
     """
 
-    __slots__ = ("_read_t", "_times", "age_s", "backward", "entries", "first_t", "lenient", "period_s", "shift_s")
+    __slots__ = ("_times", "age_s", "backward", "entries", "first_t", "lenient", "period_s", "read_t", "shift_s")
 
     def __init__(self, shift_s: float = 0.0, backward: bool = False, period_s: float = 0.0, age_s: float = 0.0) -> None:
         self.shift_s = shift_s
@@ -49,7 +49,8 @@ class PowerTrack:
         self.backward = backward
         self.age_s = age_s
         """A value read by itself is this old on average; one seen to change is as old as half the read step."""
-        self._read_t = -math.inf
+        self.read_t = -math.inf
+        """When the newest value was read."""
         self.period_s = period_s
         """Usual time between samples, learned; bursts at edges do not count."""
         self.entries: list[Entry] = []
@@ -61,8 +62,8 @@ class PowerTrack:
     def add(self, t: float, watts: float) -> None:
         """Take a sample at time `t`, already checked. Samples that are not newer than the last are ignored."""
         entries = self.entries
-        since = t - self._read_t
-        self._read_t = t
+        since = t - self.read_t
+        self.read_t = t
         t -= min(self.age_s, 0.5 * since)
         if not entries:
             self.first_t = t
@@ -197,7 +198,7 @@ class PowerTrack:
             "sums": list(entries[0][2:]) if entries else None,
             "period_s": self.period_s,
             "first_t": self.first_t,
-            "read_t": None if math.isinf(self._read_t) else self._read_t,
+            "read_t": None if math.isinf(self.read_t) else self.read_t,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -211,4 +212,4 @@ class PowerTrack:
         self._times = [e.t for e in self.entries]
         self.period_s = float(state["period_s"])
         self.first_t = state["first_t"]
-        self._read_t = -math.inf if state["read_t"] is None else float(state["read_t"])
+        self.read_t = -math.inf if state["read_t"] is None else float(state["read_t"])

@@ -109,15 +109,18 @@ def flags_of(track: DeviceTrack, account: Account) -> tuple[str, ...]:
 
 
 def _mismatch(track: DeviceTrack, account: Account) -> float | None:
-    """Relative difference between counter and power where it is too large."""
-    if source_of(track, account) != "counter" or account.power_s < MISMATCH_S or account.uncovered_s > 0.0:
+    """Relative difference between counter and power where it is too large, over the time that has both."""
+    if source_of(track, account) != "counter" or account.uncovered_s > 0.0 or account.bridged_j > 0.0:
         return None
-    if account.bridged_j > 0.0 or account.joules <= 0.0 or account.power_s < 0.99 * account.time_s:
+    if account.power_s - account.dark_s < MISMATCH_S or account.power_s < 0.99 * account.time_s:
         return None
-    nearest = min((account.power_j, account.average_j), key=lambda j: abs(j - account.joules) if j > 0 else math.inf)
+    counted = account.joules - account.dark_j
+    if counted <= 0.0:
+        return None
+    nearest = min((account.power_j, account.average_j), key=lambda j: abs(j - counted) if j > 0 else math.inf)
     if nearest <= 0.0:
         return None
-    difference = nearest / account.joules - 1.0
+    difference = nearest / counted - 1.0
     return difference if abs(difference) > MISMATCH else None
 
 

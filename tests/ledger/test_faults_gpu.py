@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from board_simulation import AVERAGE_WINDOW_S, Board, Trace, polls
 from ledger_inputs import end, every, fill, gpu, manifest, part, stage, start
@@ -288,3 +290,25 @@ def test_counter_and_power_that_disagree_are_a_warning() -> None:
         )  # fmt: skip
         codes = {w["code"] for w in ledger.totals().warnings}
         assert ("counter_mismatch" in codes) is expected
+
+
+@pytest.mark.parametrize("counts_on", [False, True], ids=["both fall silent", "power falls silent"])
+@pytest.mark.parametrize(("factor", "expected"), [(1.0, False), (1.05, False), (1.2, True)])
+@pytest.mark.parametrize("silent", [(10.0, 25.0), (3.0, 30.0), (25.0, 60.0)])
+def test_counter_and_power_are_compared_over_covered_time(
+    counts_on: bool, factor: float, expected: bool, silent: tuple[float, float]
+) -> None:
+    """A gap takes power's energy of that time and not the counter's: no difference of the sensors. One of 20 % over
+    the rest stays a warning. The last gap lasts to the end, where a counter that falls silent too is unknown."""
+    ledger = Ledger(manifest([gpu()], ["s"]))
+    ledger.event(start(0.0, "s"))
+    for t in every(TENTH, 0.0, 51.5):
+        dark = silent[0] < t < silent[1]
+        if not dark or counts_on:
+            ledger.sample(t, "g0", factor * 300.0 * t, None if dark else 300.0, None)
+    ledger.event(end(50.0, "s"))
+    totals = ledger.totals()
+    unknown = silent[1] > 50.0 and not counts_on
+    assert ("counter_mismatch" in part(totals, "s", "g0").flags) is (expected and not unknown)
+    again = Ledger.from_state(ledger.manifest, json.loads(json.dumps(ledger.state())))
+    assert again.totals() == totals
