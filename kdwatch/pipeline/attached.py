@@ -25,6 +25,7 @@ from typing import Any
 
 from kdwatch.pipeline import processes, setup
 from kdwatch.pipeline.answers import answer
+from kdwatch.pipeline.exec_sentinel import KILL_LIMIT_S, ORPHAN_GRACE_S
 from kdwatch.pipeline.housekeeping import Recorder
 from kdwatch.pipeline.manifest import stage_entry
 from kdwatch.pipeline.progress_tail import checked
@@ -34,8 +35,6 @@ from kdwatch.rundir import control
 log = logging.getLogger("kdwatch.recorder")
 
 CONTROL_S = 0.5
-ORPHAN_GRACE_S = 5.0
-KILL_LIMIT_S = 2.0
 MESSAGE_LIMIT_B = 1 << 20
 QUERY_EDGE_S = 0.25
 """How long an answer waits for the readings around a stage's end."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from kdwatch.pipeline import processes
 from kdwatch.pipeline.client import RecorderClient
+from kdwatch.pipeline.exec_sentinel import Sentinel
 from kdwatch.pipeline.spawn import NAME, check_home
 from kdwatch.rundir.errors import UsageProblem
 
@@ -170,8 +171,12 @@ class Foreground:
     def run(self, command: list[str], stdout_to_stderr: bool) -> int:
         """Start the command and wait for it."""
         with Signals() as signals:
-            self._spawn(command, stdout_to_stderr, signals.mask_before)
-            return self._wait(signals)
+            sentinel = Sentinel(self.token)
+            try:
+                self._spawn(command, stdout_to_stderr, signals.mask_before)
+                return self._wait(signals)
+            finally:
+                sentinel.dismiss()
 
     def _spawn(self, command: list[str], stdout_to_stderr: bool, mask: set[Any]) -> None:
         env = {

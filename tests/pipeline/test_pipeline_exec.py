@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pipeline_helpers import events, wait_for
 
+from kdwatch.ledger.report import build_report
 from kdwatch.pipeline import processes
 from kdwatch.rundir.paths import list_runs
 
@@ -168,6 +169,29 @@ def test_when_exec_is_killed_its_recorder_ends_too_and_says_so() -> None:
     ended = wait_for(lambda: events(run, "run_ended"), "the recorder's end")
     assert ended[0]["status"] == "interrupted"
     wait_for(lambda: not processes.is_alive(child), "the command's end")
+
+
+@pytest.mark.parametrize("with_recorder", [False, True])
+def test_nothing_outlives_a_killed_exec(with_recorder: bool) -> None:
+    """A command that ignores TERM, with a child in a session of its own; 2 s as for a recipe's stages."""
+    process = start(
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "print('ready', flush=True)\ntime.sleep(600)"
+    )
+    (run,) = list_runs()
+    child = events(run, "stage_started")[0]["pid"]
+    below = processes.descendants(child)
+    recorder = json.loads((run / "manifest.json").read_text())["recorder"]["pid"]
+    if with_recorder:
+        os.kill(recorder, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    wait_for(lambda: not any(map(processes.is_alive, [child, *below])), "the end of all", limit_s=2.0 + 3.0)
+    assert len(below) == 1
+    wait_for(lambda: not processes.is_alive(recorder), "the recorder's end")
+    assert build_report(run)["status"] == "interrupted"
 
 
 def test_a_command_measured_at_once_costs_it_little(package_250w) -> None:
