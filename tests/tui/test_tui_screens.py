@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -369,3 +370,17 @@ async def test_the_selected_line_stands_out_in_every_theme(run: Path, theme: str
         rows = [stages.render_line(y) for y in (stages.cursor, stages.cursor + 1)]
         looks = [{(s.style.bgcolor, bool(s.style.reverse)) for s in row if s.style} for row in rows]
         assert stages.cursor > 0 and looks[0].isdisjoint(looks[1])
+
+
+async def test_a_run_of_the_first_release_plays(tmp_path: Path) -> None:
+    """tests/data/schema1: 20 s of 300 W measured and 40 W estimated, 6800 J; a jump to 12 s shows 12 s of them."""
+    path = tmp_path / "schema1"
+    shutil.copytree(Path(__file__).parents[1] / "data" / "schema1" / "run", path)
+    async with running(path, replay=True, start=20.0) as (app, pilot):
+        await until(pilot, lambda: app.frame.t == 20.0, "the end")
+        assert app.frame.total_j == pytest.approx(6800.0, rel=0.001)
+        assert "teacher" in part(app, "stages") and "6.80 kJ" in part(app, "stages")
+        await pilot.press("g", *"12s", "enter")
+        await until(pilot, lambda: app.frame.t == pytest.approx(12.0, abs=0.5), "the jump")
+        assert app.frame.total_j == pytest.approx(340.0 * app.frame.t, rel=0.02)
+        assert [s.status for s in app.frame.stages] == ["completed", "reused", "running", "pending"]
