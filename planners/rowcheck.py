@@ -46,9 +46,10 @@ def check_row(row: Mapping[str, Any]) -> RowVerdict:
     if size is not None and (not math.isfinite(size) or size <= 0):
         return RowVerdict(False, f"student_params_b is {size:g}; give billions of parameters, above 0")
     parts = [value for value in stages.values() if value is not None]
-    if total is not None and sum(parts) > total * 1.01 and not same(sum(parts), total):
+    verdict = check_energy_and_quality(total, row.get("quality"))
+    if verdict.accepted and total is not None and sum(parts) > total * 1.01 and not same(sum(parts), total):
         return RowVerdict(False, f"stages sum to {sum(parts):g} kWh, more than the total of {total:g} kWh")
-    return check_energy_and_quality(total, row.get("quality"))
+    return verdict
 
 
 def fill_total(row: dict[str, Any]) -> dict[str, Any]:

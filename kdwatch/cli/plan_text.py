@@ -54,7 +54,8 @@ def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
         yield f"  programme  {energy(whole)} of {energy(paid)} for {result.reuse_n} students"
     stages = ", ".join(f"{name} {energy(value)}" for name, value in p.stages_kwh.items() if value is not None)
     unknown = [name for name, value in p.stages_kwh.items() if value is None and name != "prerun"]
-    stages += f"; {', '.join(unknown)} n/a" if unknown else ""
+    if unknown:
+        stages += f"{'; ' if stages else ''}{', '.join(unknown)} n/a"
     yield from _wrapped(f"  stages     {stages or 'n/a'}", " " * 13)
     yield from _money_and_carbon(result, p)
     if result.binding_limit is not None:
@@ -140,6 +141,8 @@ def _beside(result: PlanResult) -> Iterator[str]:
 
 
 def _rejected(result: PlanResult) -> Iterator[str]:
+    if not result.rejected:
+        return
     yield ""
     yield "NOT CHOSEN"
     alike: dict[str, list[str]] = {}

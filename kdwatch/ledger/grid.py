@@ -65,8 +65,8 @@ def _by_name() -> dict[str, GridFactor]:
 def _unknown(wanted: str) -> str:
     shown = clean(wanted, 40)
     near = near_matches(wanted)
-    hint = f": did you mean {', '.join(near)}?" if near else ""
-    return f"unknown region '{shown}'{hint} Use a three-letter country code such as FRA, or --intensity in g/kWh"
+    hint = f"did you mean {', '.join(near)}?" if near else "no name is near."
+    return f"unknown region '{shown}': {hint} Use a three-letter country code such as FRA, or --intensity in g/kWh"
 
 
 def near_matches(wanted: str, count: int = 3) -> list[str]:

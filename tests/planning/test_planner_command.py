@@ -159,6 +159,22 @@ def test_the_case_runner_agrees_on_every_case_and_tells_a_wrong_one(tmp_path: Pa
     assert subprocess.run([sys.executable, script, tmp_path / "none"], capture_output=True, check=False).returncode == 2
 
 
+def test_a_table_of_one_total_leaves_nothing_empty_on_the_card(tmp_path: Path) -> None:
+    table = tmp_path / "one.csv"
+    table.write_text("id,regime,total_kwh,quality\nA,sft,7,0.5\n", encoding="utf-8")
+    shown = run("--frontier", str(table), "--budget", "20kWh").stdout
+    assert "  stages     preprocess, teacher, student, evaluate n/a\n" in shown and "NOT CHOSEN" not in shown
+    table.write_text("id,regime,total_kwh,quality\nA,sft,-3,0.5\n", encoding="utf-8")
+    assert "energy is -3 kWh" in run("--frontier", str(table), "--budget", "20kWh").stderr
+
+
+def test_lines_about_bad_input_read_as_sentences() -> None:
+    said = run("--co2", "5kg", "--region", "XX").stderr
+    assert "unknown region 'XX': no name is near. Use a three-letter" in said
+    said = run("--program-budget", "5kWh", "--students", "3", "--reuse", "4").stderr
+    assert "students 3 and reuse 4 contradict" in said
+
+
 def test_the_hypervolume_reference_is_kept_and_without_one_there_is_no_value() -> None:
     def volume(*args: str) -> tuple[float | None, list[float] | None]:
         made = json.loads(run("--frontier", "paper", "--json", *args).stdout)
