@@ -101,7 +101,7 @@ def with_paper_protocol(
         sources={g: {"gpu": "integrated", "cpu": "estimated"}.get(g) if _any(report, g) else None for g in GROUPS},
         **facility(manifest, total, region=region, g_per_kwh=g_per_kwh, pue=pue),
     )
-    report["warnings"] += [{"code": "paper_protocol", "text": text} for text in sorted(lacks)]
+    report["warnings"] = [*_warnings(report), *({"code": "paper_protocol", "text": text} for text in sorted(lacks))]
     return finite(report)
 
 
@@ -186,6 +186,13 @@ def _groups(gpu: float | None, cpu: float | None, missing: list[str]) -> dict[st
         "estimated": cpu if cpu is not None else (0.0 if total is not None else None),
         "missing": missing,
     }
+
+
+def _warnings(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Those of the run; what is estimated is the CPU here, never RAM and whether or not the package was measured."""
+    kept = [w for w in report["warnings"] if w["code"] != "estimated"]
+    text = "cpu: energy from a model, not measured"
+    return [*kept, {"code": "estimated", "text": text}] if _any(report, "cpu") else kept
 
 
 def _any(report: Mapping[str, Any], group: str) -> bool:

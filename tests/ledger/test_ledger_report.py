@@ -176,6 +176,9 @@ def test_paper_protocol_from_recorded_data(tmp_path: Path) -> None:
     assert report["total_j"] == pytest.approx(3250.0 + 1500.0)
     assert report["co2e_kg"] == pytest.approx(report["total_kwh"] * 2.0 * 0.056039)
     assert "paper_protocol" in {w["code"] for w in report["warnings"]}
+    assert [w["text"] for w in report["warnings"] if w["code"] == "estimated"] == [
+        "cpu: energy from a model, not measured"
+    ]
 
 
 def test_paper_protocol_is_null_where_nothing_was_recorded(tmp_path: Path) -> None:
@@ -183,6 +186,7 @@ def test_paper_protocol_is_null_where_nothing_was_recorded(tmp_path: Path) -> No
     student = of(report, "student")
     assert student["energy_j"]["total"] is None and report["total_j"] is None
     assert student["energy_j"]["missing"] == ["cpu"]
+    assert "estimated" not in {w["code"] for w in report["warnings"]}, "there is no number that was estimated"
 
 
 def test_paper_resampling_is_a_poll_each_half_second() -> None:
