@@ -44,6 +44,20 @@ def split(line: str, delimiter: str) -> list[str]:
     return [cell.strip() for cell in row]
 
 
+DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+(?:[eE][+-]?\d+)?)$")
+
+
+def delimiter_of(header: str) -> str:
+    """The delimiter of a known header line."""
+    return max(DELIMITERS, key=header.count)
+
+
+def split_row(line: str, delimiter: str) -> list[str]:
+    """Cells of one line; where `;` stands between cells, a comma in a number is the decimal mark."""
+    cells = split(line, delimiter)
+    return [DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in cells] if delimiter == ";" else cells
+
+
 def looks_like_value(cell: str) -> bool:
     """Whether a cell is a number, a time or "no reading", rather than a name."""
     try:

@@ -103,7 +103,7 @@ def to_float(digits: str, decimal_comma: bool = False) -> float:
     """Digits with thousands marks and either decimal mark to a float. Raises NotANumber.
 
     Where both `.` and `,` occur the last one is the decimal mark; a single kind repeated is a thousands mark;
-    a single `,` is the decimal mark if `decimal_comma`, else a thousands mark where three digits follow it.
+    a single `,` is the decimal mark if `decimal_comma`, else a thousands mark before three digits where no 0 leads.
     Raises OverflowError where no float is large enough.
     """
     text = re.sub(r"[\s\u00a0\u202f'_]", "", digits)
@@ -111,7 +111,7 @@ def to_float(digits: str, decimal_comma: bool = False) -> float:
     if commas and points:
         decimal = max(",", ".", key=text.rfind)
         text = text.replace("," if decimal == "." else ".", "").replace(decimal, ".")
-    elif commas == 1 and (decimal_comma or not re.search(r"^[+-]?\d{1,3},\d{3}$", text)):
+    elif commas == 1 and (decimal_comma or not re.search(r"^[+-]?[1-9]\d{0,2},\d{3}$", text)):
         text = text.replace(",", ".")
     elif commas:
         text = text.replace(",", "")

@@ -120,3 +120,49 @@ def test_sacct_with_commas_and_a_list_in_a_cell(read) -> None:
 def test_sacct_rows_of_another_width_are_said(read) -> None:
     entry = read("JobID|ElapsedRaw|ConsumedEnergyRaw\n1|600|60000\n2|600\n")
     assert "malformed_rows" in codes(entry)
+
+
+@pytest.mark.parametrize("other", ["mean_power_w", "node_w"])
+def test_columns_that_repeat_others_are_no_devices(read, other: str) -> None:
+    """The mean of two GPUs, and a node that holds them, are said and not added."""
+    text = [f"{stamp(s)},100,200,{150 if other.startswith('mean') else 500}" for s in range(10)]
+    entry = read("\n".join([f"timestamp,gpu0_power_w,gpu1_power_w,{other}", *text]) + "\n")
+    assert entry["energy_j"] == pytest.approx({"0": 900.0, "1": 1800.0})
+    assert "total_differs" in codes(entry)
+
+
+def test_rows_of_a_total_counter_are_no_device(read) -> None:
+    text = [f"{stamp(s)},{key},{n * 100 * s}" for s in range(10) for key, n in (("0", 1), ("1", 1), ("total", 2))]
+    entry = read("\n".join(["timestamp,gpu,energy_j", *text]) + "\n")
+    assert entry["total_energy_j"] == pytest.approx(1800.0)
+
+
+def test_counter_rows_out_of_order_are_sorted(read) -> None:
+    text = [f"{stamp(s)},{100 * s}" for s in (5, 6, 7, 8, 9, 0, 1, 2, 3, 4)]
+    assert read("\n".join(["timestamp,energy_j", *text]) + "\n")["total_energy_j"] == pytest.approx(900.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "joules"),
+    [
+        ("start_time;window_name;elapsed_time;gpu0_energy\n100,5;a;10,125;1234,567\n", 1234.567),
+        ("network;time_per_epoch;average_power;power_limit\nx;10,125;100,5;125\n", 10.125 * 100.5),
+        ("stage_id;start_time;duration_seconds;gpu_energy_joules\na;1,5;10,125;1234,567\n", 1234.567),
+        (
+            "project_name;run_id;duration;emissions;cpu_energy;gpu_energy;ram_energy;energy_consumed\n"
+            "p;r;10,125;0,001;0,001;0,123;0,001;0,125\n",
+            0.125 * 3.6e6,
+        ),
+    ],
+    ids=["zeus", "zeus trace", "harness table", "codecarbon"],
+)
+def test_semicolons_and_decimal_commas(read, text: str, joules: float) -> None:
+    entry = read(text)
+    assert entry["total_energy_j"] == pytest.approx(joules)
+    assert entry["duration_s"] == pytest.approx(10.125)
+
+
+def test_a_long_header_of_dmon_without_power_is_one_short_line(read) -> None:
+    error = read("# gpu pwr{ " + " ".join(f"c{i}" for i in range(3000)) + "\n")["error"]
+    assert "no power column" in error
+    assert len(error) < 1000

@@ -8,7 +8,7 @@ from typing import Any
 
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LoggedStage, LogProblem
 from kdwatch.interop.source import TextSource
-from kdwatch.interop.table import DELIMITERS, split
+from kdwatch.interop.table import delimiter_of, split_row
 from kdwatch.interop.times import NotATime, learn
 from kdwatch.interop.values import number_or_none
 
@@ -42,10 +42,10 @@ def read_rows(source: TextSource) -> tuple[list[Row], list[str], int]:
         if not line.strip():
             continue
         if "energy_consumed" in line and "duration" in line:
-            delimiter = max(DELIMITERS, key=line.count)
-            columns = split(line, delimiter)
+            delimiter = delimiter_of(line)
+            columns = split_row(line, delimiter)
             continue
-        cells = split(line, delimiter)
+        cells = split_row(line, delimiter)
         if len(cells) != len(columns) or not columns:
             bad += 1
             continue

@@ -40,7 +40,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
             **facts,
         )
     if "pwr" not in columns and not state.series:
-        shown = ", ".join(columns)
+        shown = ", ".join(columns)[:300]
         raise LogProblem(f"no power column; it has {shown}; run dmon with -s p", format="nvidia-smi-dmon", **facts)
     return _log(source, state, options)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from kdwatch.interop.columns import Column
-from kdwatch.interop.formats.power_plan import _key, _time
+from kdwatch.interop.formats.power_plan import _key, _time, repeating_keys
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.table import RowReader
 from kdwatch.interop.times import NotATime, TimeParser
@@ -40,7 +40,14 @@ def read_energy_columns(
                 found.setdefault(name, []).append((t, value))
     log.rows = reader.counts.rows
     log.time_kind = parser.kind if parser else None
+    repeats = repeating_keys(list(found)) if key else []
+    if repeats:
+        log.note("total_rows", f"rows of {', '.join(repeats)[:200]} repeat the energy of other devices: left out")
     for name, values in found.items():
+        if name in repeats:
+            continue
+        if all(t is not None for t, _ in values):
+            values.sort(key=lambda value: value[0] or 0.0)
         log.devices.append(_device(name, values, counters[0].kind))
     if not log.devices:
         raise LogProblem("no energy reading: every cell of the energy column is missing", rows=log.rows)

@@ -8,19 +8,22 @@ from collections import Counter
 from kdwatch.interop.formats.harness_stage import add_devices, stage_of
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedStage, LogProblem
 from kdwatch.interop.source import TextSource
-from kdwatch.interop.table import split
+from kdwatch.interop.table import delimiter_of, split_row
 from kdwatch.interop.values import number_or_none
 
 
 def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """One stage for each (stage_id, start_time): the row with the most GPU energy, as totals only grow."""
     columns: list[str] = []
+    delimiter = ","
     rows: list[dict[str, str]] = []
     bad = 0
     for line in source.lines():
         if not line.strip():
             continue
-        cells = split(line, ",")
+        if "gpu_energy_joules" in line:
+            delimiter = delimiter_of(line)
+        cells = split_row(line, delimiter)
         if "gpu_energy_joules" in cells:
             columns = cells
         elif len(cells) == len(columns):

@@ -303,5 +303,5 @@ def _note_totals(log: ImportedLog, power: PowerTable, timed: bool) -> None:
         if not equal:
             log.note(
                 "total_differs",
-                f"{column.header!r} averages {total:.6g} W, the devices {sum(parts):.6g} W: it holds more than they do",
+                f"{column.header!r} averages {total:.6g} W, the devices {sum(parts):.6g} W: it is not their sum",
             )

@@ -49,7 +49,7 @@ def make_plan(columns: Sequence[Column], rows: Sequence[list[str]], zone: str | 
     key = _key(columns, rows)
     host = next((c for c in columns if c.role == "host" and _distinct(rows, c.place) > 1), None)
     name = next((c for c in columns if c.role == "name"), None)
-    totals = [c for c in power if c.total and not c.name]
+    totals = [c for c in power if (c.total and not c.name) or _holds_others(c, power)]
     single = [c for c in power if c not in totals]
     if not single:
         single, totals = totals[:1], totals[1:]
@@ -57,6 +57,15 @@ def make_plan(columns: Sequence[Column], rows: Sequence[list[str]], zone: str | 
     devices, others = _variants(single, rows)
     others += parts
     return PowerPlan(time, places, header, key, host, name, devices, others, totals)
+
+
+def _holds_others(column: Column, power: Sequence[Column]) -> bool:
+    """Whether the column repeats devices beside it: a node with its GPUs, or the mean of several named devices."""
+    if column.kind == "node":
+        return any(c.kind in ("gpu", "cpu", "dram") and not c.total for c in power)
+    named = [c for c in power if c.name and not c.total]
+    words = set(tokens_of(plain(column.header)))
+    return not column.name and len(named) > 1 and bool(words & {"average", "avg", "mean"})
 
 
 def _without_parts(columns: list[Column]) -> tuple[list[Column], list[Column]]:

@@ -7,7 +7,7 @@ import re
 
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LoggedStage, LogProblem
 from kdwatch.interop.source import TextSource
-from kdwatch.interop.table import split
+from kdwatch.interop.table import delimiter_of, split_row
 from kdwatch.interop.values import NotANumber, parse_number
 
 ENERGY = re.compile(r"^(gpu|cpu|dram)(\d*)_energy$")
@@ -17,12 +17,15 @@ EPOCH = 1e9
 def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Read windows; a window inside another is kept as a detail and not added again."""
     columns: list[str] = []
+    delimiter = ","
     log = ImportedLog(source.path, "zeus-monitor-csv", source.encoding)
     bad = 0
     for line in source.lines():
         if not line.strip():
             continue
-        cells = split(line, ",")
+        if "window_name" in line:
+            delimiter = delimiter_of(line)
+        cells = split_row(line, delimiter)
         if "window_name" in cells:
             columns = cells
             continue

@@ -6,17 +6,20 @@ import math
 
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LoggedStage, LogProblem
 from kdwatch.interop.source import TextSource
-from kdwatch.interop.table import split
+from kdwatch.interop.table import delimiter_of, split_row
 from kdwatch.interop.values import number_or_none
 
 
 def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Each row becomes a stage of one epoch: energy = time_per_epoch x average_power."""
     columns: list[str] = []
+    delimiter = ","
     log = ImportedLog(source.path, "zeus-trace-summary-csv", source.encoding)
     limits = set()
     for line in source.lines():
-        cells = split(line, ",")
+        if "time_per_epoch" in line:
+            delimiter = delimiter_of(line)
+        cells = split_row(line, delimiter)
         if "time_per_epoch" in cells:
             columns = cells
             continue
