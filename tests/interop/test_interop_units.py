@@ -1,9 +1,14 @@
-"""Fault 44: another tracker gave NVML's millijoules out as joules. 250 W for 4 s are 1000 J in every export."""
+"""Faults that other trackers' output had, by number.
+
+44: NVML's millijoules given out as joules. 250 W for 4 s are 1000 J in every export.
+63: columns that moved or vanished with the hardware. Every run of a format has the same header.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import sys
 from contextlib import nullcontext
@@ -31,25 +36,27 @@ GRAMS = 0.1
 TOKENS = 500
 
 
-@pytest.fixture
-def run() -> Path:
-    """One board at 250 W; one stage from 0 to 4 s, the whole of the run."""
-    board: dict[str, Any] = {
-        "key": "g0", "id": "GPU-0", "name": "NVIDIA A100", "kind": "gpu", "scope": "gpu", "source": "counter",
-        "index": 0, "wrap_j": None, "limit_w": 400.0, "average_window_s": 0.0, "systematic": 0.05, "details": {},
-        "stream": "all",
-    }  # fmt: skip
+BOARD: dict[str, Any] = {
+    "key": "g0", "id": "GPU-0", "name": "NVIDIA A100", "kind": "gpu", "scope": "gpu", "source": "counter",
+    "index": 0, "wrap_j": None, "limit_w": 400.0, "average_window_s": 0.0, "systematic": 0.05, "details": {},
+    "stream": "all",
+}  # fmt: skip
+PACKAGE = {**BOARD, "key": "cpu0", "id": "rapl:package-0", "name": "package-0", "kind": "cpu", "scope": "package"}
+
+
+def record(number: int, device: dict[str, Any]) -> Path:
+    """A device at 250 W; one stage from 0 to 4 s, the whole of the run."""
     manifest = {
         "name": "units",
         "regime": "kd",
         "clock": {"monotonic_origin": 0.0, "wall_origin": 1_767_760_000.0, "boottime_origin": 0.0},
         "created_at": "2026-01-07T04:26:40Z",
         "stages": [{"name": "teacher", "kind": "teacher"}],
-        "devices": [board],
+        "devices": [device],
     }
-    writer = RunWriter.create(runs_dir() / "20260107-042640-units-0001", manifest)
+    writer = RunWriter.create(runs_dir() / f"20260107-042640-units-000{number}", manifest)
     writer.event("run_started", 0.0)
-    writer.open_stream("all", ["g0_j", "g0_w"])
+    writer.open_stream("all", [f"{device['key']}_j", f"{device['key']}_w"])
     writer.event("stage_started", 0.0, stage="teacher")
     for step in range(41):
         writer.sample("all", step / 10, [250.0 * step / 10, 250.0])
@@ -58,6 +65,12 @@ def run() -> Path:
     writer.event("run_ended", 4.0, status="completed", exit_code=0)
     writer.close()
     return writer.path
+
+
+@pytest.fixture
+def run() -> Path:
+    """One board."""
+    return record(1, BOARD)
 
 
 @pytest.fixture
@@ -154,3 +167,20 @@ def test_fault_44_no_export_is_left_out() -> None:
         "codecarbon", "openmetrics", "prometheus", "modelcard", "sci", "samples-csv", "stages-csv", "markdown", "html",
     }  # fmt: skip
     assert set(BINARY_FORMATS) == {"samples-parquet", "stages-parquet"}
+
+
+@pytest.mark.parametrize("form", ["codecarbon", "stages-csv", "samples-csv", "sci"])
+def test_fault_63_runs_with_and_without_a_gpu_make_one_table(form: str) -> None:
+    """Three runs appended to one file, the second without a GPU: one header, and each value in its column."""
+    made = [record(number, device) for number, device in enumerate((BOARD, PACKAGE, BOARD))]
+    assert {json.loads((run / "manifest.json").read_text())["schema"] for run in made} == {1}
+    texts = [Exporter(run, ExportOptions(g_per_kwh=G_PER_KWH)).text(form) for run in made]
+    headers = {text.splitlines()[0] for text in texts}
+    assert len(headers) == 1 and all(text.endswith("\n") for text in texts)
+    joined = texts[0] + "".join(text.partition("\n")[2] for text in texts[1:])
+    rows = list(csv.DictReader(io.StringIO(joined), strict=True))
+    assert len(rows) == sum(text.count("\n") - 1 for text in texts)
+    assert all(None not in row and None not in row.values() for row in rows)
+    if form == "stages-csv":
+        assert [(row["gpu_j"] or None, row["cpu_j"] or None) for row in rows][0::2] == [(rows[0]["gpu_j"], None)] * 2
+        assert rows[1]["gpu_j"] == "" and float(rows[1]["cpu_j"]) == pytest.approx(JOULES)
