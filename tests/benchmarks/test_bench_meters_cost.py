@@ -4,7 +4,8 @@
 
 `kdwatch exec -- sleep` in its default configuration (NVML at 10 Hz on 8 boards, RAPL at 1 Hz, to disk), CPU time of
 all its processes and threads over 60 s between the two edges, median of five runs; the bursts at the edges are told
-apart. `KDWATCH_BENCH_SECONDS` and `KDWATCH_BENCH_RUNS` shorten it.
+apart. Beside it stands the memory at the end of those 60 s; that ours stays flat over 10 000 polls is tested in
+tests/meters/test_meters_memory.py. `KDWATCH_BENCH_SECONDS` and `KDWATCH_BENCH_RUNS` shorten it.
 """
 
 from __future__ import annotations
@@ -70,12 +71,25 @@ def cpu_s(pids: set[int]) -> float:
     return sum(p.own_s + p.waited_s for p in map(process, pids) if p is not None)
 
 
+def resident_b(pids: set[int]) -> int:
+    """Resident memory of some processes, bytes; pages that they share count for each."""
+    pages = 0
+    for pid in pids:
+        try:
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        except OSError:
+            continue
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 class Subject:
     """A measured command on simulated hardware, with all processes it starts."""
 
     def __init__(self, folder: Path, fake: FakeNvml, *command: str) -> None:
         folder.mkdir()
         self._home = folder
+        self.memory_b = 0
+        """Resident memory of all its processes, as last seen."""
         tree = two_sockets(folder / "powercap")
         smi = folder / "nvidia-smi"  # CodeCarbon looks for GPUs only where this command exists
         smi.write_text("#!/bin/sh\nexit 0\n")
@@ -99,6 +113,7 @@ class Subject:
         time.sleep(seconds)
         used, length = cpu_s(pids) - before, time.monotonic() - began
         assert self.process.poll() is None
+        self.memory_b = resident_b(pids)
         return used / length
 
     def close(self) -> None:
@@ -110,8 +125,8 @@ class Subject:
             self.process.kill()
 
 
-def settled(share: float) -> str:
-    return f"{share:8.3%} of a core"
+def settled(share: float, memory_b: float) -> str:
+    return f"{share:8.3%} of a core {memory_b / 1e6:6.0f} MB"
 
 
 @pytest.fixture
@@ -123,17 +138,17 @@ def fake(tmp_path: Path) -> FakeNvml:
 def test_recording_costs_half_a_percent_of_a_core(
     fake: FakeNvml, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shares = []
+    shares, memory = [], []
     for run in range(RUNS):
         subject = Subject(tmp_path / f"run{run}", fake, "-m", "kdwatch", "exec", "--", "sleep", str(SECONDS + 30))
         calls = fake.calls(0, "fields")
         shares.append(subject.share(SECONDS, settle_s=6.0))
+        memory.append(subject.memory_b)
         rate = (fake.calls(0, "fields") - calls) / (SECONDS + 6.0)
         subject.close()
         assert rate > 9.0, "it sampled all the time"
-    lines = [
-        f"kdwatch, 10 Hz x 8 boards, RAPL 1 Hz, to disk   {settled(statistics.median(shares))}  (median of {RUNS})"
-    ]
+    ours = settled(statistics.median(shares), statistics.median(memory))
+    lines = [f"{'kdwatch, 10 Hz x 8 boards, RAPL 1 Hz, to disk':<47} {ours}  (medians of {RUNS})"]
     others = [("CodeCarbon, every 1 s", CODECARBON, "1"), ("CodeCarbon, every 15 s (default)", CODECARBON, "15")]
     if find_spec("nvitop"):
         others += [("nvitop collector, every 1 s", NVITOP, "1"), ("nvitop collector, every 0.1 s", NVITOP, "0.1")]
@@ -141,7 +156,8 @@ def test_recording_costs_half_a_percent_of_a_core(
         subject = Subject(tmp_path / f"other{number}", fake, "-c", code, period, str(SECONDS))
         time.sleep(8.0)
         calls = fake.calls(0)
-        lines.append(f"{name:<47} {settled(subject.share(SECONDS, settle_s=4.0))}")
+        share = subject.share(SECONDS, settle_s=4.0)
+        lines.append(f"{name:<47} {settled(share, subject.memory_b)}")
         assert fake.calls(0) > calls, f"{name} reads the boards"
         subject.close()
     with capsys.disabled():
