@@ -13,7 +13,7 @@ NOT_A_DRAW = {
     "default", "enforced", "requested", "tdp", "state", "factor", "mode", "plan", "pl1", "pl2", "pl4", "source",
     "status", "cost", "price", "saving", "violation", "target", "budget", "rating", "psyspl1", "psyspl2", "supply",
     "std", "threshold", "profile", "smoothing", "throttle", "slowdown", "reason", "reasons", "headroom",
-    "efficiency", "performance", "ratio",
+    "efficiency", "performance", "ratio", "pct", "percent", "percentage",
 }  # fmt: skip
 TOTAL_WORDS = {"total", "sum", "all", "overall", "combined", "aggregate", "aggregated"}
 ENERGY_WORDS = {"energy", "joules", "joule", "kwh", "wh", "mwh"}

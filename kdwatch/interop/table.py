@@ -79,8 +79,8 @@ class Table:
     delimiter: str
     header: list[str] | None
     lines: Iterator[str]
-    skipped: int = 0
-    """Lines before the header."""
+    above: int = 0
+    """Rows above the header that fit it and are read too: the first header of an appended log is lost."""
     columns: list[Column] = field(default_factory=list)
     first_line: list[str] = field(default_factory=list)
     """Cells of the first line, to say what a file without a usable header holds."""
@@ -94,14 +94,19 @@ def find_table(lines: Iterable[str]) -> Table:
         found = header_of(line)
         if found:
             delimiter, header = found
-            rest = chain(first[number + 1 :], stream)
+            above = [text for text in first[:number] if _fits(split(text, delimiter), len(header))]
             columns = [classify(place, name) for place, name in enumerate(header)]
-            return Table(delimiter, header, rest, sum(bool(text.strip()) for text in first[:number]), columns)
+            return Table(delimiter, header, chain(above, first[number + 1 :], stream), len(above), columns)
     if table := _marked_header(first, stream):
         return table
     delimiter = _common_delimiter(first)
     top = split(next((line for line in first if line.strip()), ""), delimiter)
     return Table(delimiter, None, chain(first, stream), first_line=[cell[:60] for cell in top[:40]])
+
+
+def _fits(cells: list[str], width: int) -> bool:
+    """Whether the cells are a row of a table of several columns, rather than a line of a banner."""
+    return len(cells) == width > 1 and 2 * sum(bool(c) and looks_like_value(c) for c in cells) > width
 
 
 def _marked_header(first: list[str], stream: Iterator[str]) -> Table | None:
@@ -110,7 +115,7 @@ def _marked_header(first: list[str], stream: Iterator[str]) -> Table | None:
         found = header_of(line.lstrip().lstrip("#")) if line.lstrip().startswith("#") else None
         if found and len(found[1]) > 1 and len(split(first[number + 1], found[0])) == len(found[1]):
             columns = [classify(place, name) for place, name in enumerate(found[1])]
-            return Table(found[0], found[1], chain(first[number + 1 :], stream), number, columns)
+            return Table(found[0], found[1], chain(first[number + 1 :], stream), 0, columns)
     return None
 
 

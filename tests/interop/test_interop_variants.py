@@ -166,3 +166,35 @@ def test_a_long_header_of_dmon_without_power_is_one_short_line(read) -> None:
     error = read("# gpu pwr{ " + " ".join(f"c{i}" for i in range(3000)) + "\n")["error"]
     assert "no power column" in error
     assert len(error) < 1000
+
+
+def test_rows_above_a_late_header_are_read_too(read) -> None:
+    entry = read("\n".join([*rows(*range(5)), HEADER, *rows(*range(5, 10))]) + "\n")
+    assert entry["total_energy_j"] == pytest.approx(9 * WATT)
+    assert "rows_above_header" in codes(entry)
+
+
+def test_a_total_among_hosts_is_no_host(read) -> None:
+    text = [f"{stamp(s)},{host},{w}" for s in range(10) for host, w in (("a", 100), ("b", 100), ("total", 200))]
+    entry = read("\n".join(["timestamp,node,power_w", *text]) + "\n")
+    assert entry["energy_j"] == pytest.approx({"a": 900.0, "b": 900.0})
+
+
+@pytest.mark.parametrize("other", ["power_pct", "idle_power_w", "net_power_w", "power_w_smoothed", "predicted_power_w"])
+def test_columns_worked_out_from_the_draw_are_not_added(read, other: str) -> None:
+    text = [f"{stamp(s)},0,100,20" for s in range(10)]
+    entry = read("\n".join([f"timestamp,gpu,power_w,{other}", *text]) + "\n")
+    assert entry["total_energy_j"] == pytest.approx(900.0)
+
+
+def test_a_node_beside_its_gpu_on_two_hosts_is_said(read) -> None:
+    text = [f"{stamp(s)},{host},100,300" for s in range(10) for host in "ab"]
+    entry = read("\n".join(["timestamp,host,gpu0_w,node_w", *text]) + "\n")
+    assert entry["energy_j"] == pytest.approx({"a": 900.0, "b": 900.0})
+    assert "total_left_out" in codes(entry)
+
+
+def test_times_that_are_not_known_are_named(read) -> None:
+    entry = read("\n".join(["timestamp,power_w", *(f"13/01/26 23:59:{s},100" for s in range(10, 20))]) + "\n")
+    assert entry["total_energy_j"] is None
+    assert any("'timestamp'" in warning["text"] for warning in entry["warnings"] if warning["code"] == "no_time")

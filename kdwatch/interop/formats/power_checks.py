@@ -105,6 +105,9 @@ def _note_units(log: ImportedLog, power: PowerTable, source: TextSource) -> None
         log.note("unreadable_cells", f"{power.bad_cells} cells of the power columns are no number: left out")
     if main.total and not main.name:
         log.note("total_only", f"the only power column, {main.header!r}, is a total: its devices are unknown")
+    if plan.totals and (plan.key or plan.host):
+        names = ", ".join(column.header for column in plan.totals)
+        log.note("total_left_out", f"{names} repeats the power of other columns: left out")
     if plan.others:
         names = ", ".join(column.header for column in plan.others)
         log.note("more_power_columns", f"energy is from {main.header!r}; {names} are given in details.by_column")
@@ -125,7 +128,8 @@ def _note_times(log: ImportedLog, power: PowerTable, options: ImportOptions) -> 
     if options.interval_s is not None and plan.time is not None:
         log.note("interval_used", f"--interval {options.interval_s:g} was used instead of the file's times")
     if log.time_kind is None:
-        log.note("no_time", "no time in the file: duration and energy are unknown; give --interval SECONDS")
+        why = f"the cells of {plan.time_header!r} are no known times" if plan.time_header else "no time in the file"
+        log.note("no_time", f"{why}: duration and energy are unknown; give --interval SECONDS")
         return
     if options.interval_s is not None or plan.time is None:
         return

@@ -154,6 +154,8 @@ def _read(source: TextSource, options: ImportOptions, table: Table, log: Importe
     if table.header is None:
         columns = columns_without_header([split(line, table.delimiter) for line in first])
         log.details["header"] = None
+    if table.above:
+        log.note("rows_above_header", f"{table.above} rows stand above the header and are read by it too")
     joins = decimal_joins(first, table.delimiter, columns)
     if joins:
         log.note("decimal_comma", "decimal commas without quotes: the last fields of each row are joined")
@@ -209,7 +211,7 @@ def _fill(log: ImportedLog, power: PowerTable, options: ImportOptions) -> None:
             if header in {column.header for column in [*plan.others, *plan.devices]}:
                 by_column.setdefault(header, {})[key] = stats_json(series.stats(timed))
         log.details["by_column"] = by_column
-    if plan.key:
+    if plan.key or plan.host:
         _leave_repeats_out(log)
 
 

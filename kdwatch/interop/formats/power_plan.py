@@ -18,6 +18,11 @@ JETSON_INPUT = re.compile(r"\b(vdd_in|pom_5v_in|vdd_total)\b")
 JETSON_RAIL = re.compile(r"^(vdd|vddq|pom|vin)_")
 """Rails of a Jetson's power monitor; the input rail feeds all others."""
 IN_PACKAGE = {"core", "cores", "uncore", "pp0", "pp1", "ia", "gt", "psys"}
+DERIVED = {
+    "idle", "net", "baseline", "predicted", "prediction", "forecast", "expected", "smoothed", "smooth", "ema",
+    "rolling", "moving", "filtered", "median",
+}  # fmt: skip
+"""Words of columns that are worked out from the draw beside them."""
 RANK = {"": 0, "average": 1, "instant": 2}
 
 
@@ -29,6 +34,7 @@ class PowerPlan:
     time_places: tuple[int, ...]
     """One place, or those of a date and of a time of day."""
     time_header: str
+    """Of the column of times; without a parser that of a column whose cells are no known times, or ""."""
     key: Column | None
     host: Column | None
     name: Column | None
@@ -53,9 +59,14 @@ def make_plan(columns: Sequence[Column], rows: Sequence[list[str]], zone: str | 
     single = [c for c in power if c not in totals]
     if not single:
         single, totals = totals[:1], totals[1:]
+    derived = [c for c in single if DERIVED & set(tokens_of(plain(c.header)))]
+    if len(derived) < len(single):
+        single = [c for c in single if c not in derived]
+    else:
+        derived = []
     single, parts = _without_parts(single)
     devices, others = _variants(single, rows)
-    others += parts
+    others += parts + derived
     return PowerPlan(time, places, header, key, host, name, devices, others, totals)
 
 
@@ -158,7 +169,7 @@ def _time(
         if column.role == "date" and parser.numeric:
             continue
         return parser, (column.place,), column.header
-    return (None, (), "") if candidates else _time_by_content(columns, rows, zone)
+    return (None, (), candidates[0].header) if candidates else _time_by_content(columns, rows, zone)
 
 
 def _time_by_content(
