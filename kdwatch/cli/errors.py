@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import sys
 from collections.abc import Callable
@@ -16,12 +17,14 @@ EXIT_USAGE = 2
 EXIT_STAGE_FAILED = 1
 EXIT_OVER_BUDGET = 3
 
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def one_line_errors(command: F) -> F:
     """Decorator of a command's function, below the click decorators: UsageProblem becomes one line on stderr
-    and exit code 2; a closed output pipe ends quietly."""
+    and exit code 2, and so does a disk that takes no more; a closed output pipe ends quietly."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -32,6 +35,12 @@ def one_line_errors(command: F) -> F:
         except BrokenPipeError:
             _quiet_stdout()
             raise SystemExit(0) from None
+        except OSError as problem:
+            if problem.errno not in DISK_ERRORS:
+                raise
+            if not problem.filename:
+                _quiet_stdout()
+            fail(f"{problem.filename or 'standard output'}: cannot be written ({problem.strerror}): free space there")
 
     return wrapped  # type: ignore[return-value]
 

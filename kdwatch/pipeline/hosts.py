@@ -11,6 +11,8 @@ from typing import Any
 from kdwatch.rundir.paths import home
 from kdwatch.rundir.process import identity, is_alive, is_here
 
+MET = ".met"
+"""A note to the run of that name: which run was there at the same time."""
 LOW_DISK_B = 1_000_000_000
 """Less free space than this is a warning."""
 
@@ -34,12 +36,30 @@ class ActiveRuns:
             pass
 
     def others(self) -> list[str]:
-        """Ids of other runs alive on this host. Entries of the dead of this host are removed."""
+        """Ids of other runs alive on this host, or that met this one and have ended since.
+
+        Each is left a note, so that it knows of a run that begins and ends between two of its looks. Entries of the
+        dead of this host are removed.
+        """
         try:
             entries = [p for p in self.folder.iterdir() if p.suffix == ".json" and p != self.path]
         except OSError:
             return []
-        return [found for entry in entries if (found := self._alive(entry))]
+        found = {entry: name for entry in entries if (name := self._alive(entry))}
+        for entry in found:
+            self._leave_note(entry.with_suffix(MET))
+        try:
+            met = {self.path.with_suffix(MET).read_text(errors="replace")}
+        except OSError:
+            met = set()
+        return sorted({*found.values(), *met})
+
+    def _leave_note(self, note: Path) -> None:
+        try:
+            if not note.exists():
+                note.write_text(self.run_id)
+        except OSError:
+            pass
 
     @staticmethod
     def _alive(entry: Path) -> str | None:
@@ -49,6 +69,7 @@ class ActiveRuns:
                 return str(data["run_id"])
             if is_here(data):
                 entry.unlink(missing_ok=True)
+                entry.with_suffix(MET).unlink(missing_ok=True)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass
         return None
@@ -57,6 +78,7 @@ class ActiveRuns:
         """Take the entry away."""
         try:
             self.path.unlink(missing_ok=True)
+            self.path.with_suffix(MET).unlink(missing_ok=True)
         except OSError:
             pass
 

@@ -60,6 +60,7 @@ class Recorder:
         self._wait_for_tail()
         self.samplers.stop()
         self.read_progress()
+        self._look_at_hosts()
         self.recording.event("run_ended", status=status, exit_code=exit_code, reason=reason)
         self.recording.seal()
         self.recording.close()

@@ -135,3 +135,13 @@ def test_what_is_not_there_is_one_line(args: tuple[str, ...]) -> None:
     done = kdwatch(*args)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux's device that takes nothing")
+def test_output_to_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    kdwatch("run", write_recipe(tmp_path, "stages:\n- {name: s, run: 'true'}\n"), "--detach")
+    for args in (("ls",), ("report", "last")):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run([*KDWATCH, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert "standard output" in done.stderr and "No space left" in done.stderr

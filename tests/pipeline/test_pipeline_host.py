@@ -30,6 +30,18 @@ def test_two_runs_at_once_both_work_and_both_say_so(tmp_path: Path) -> None:
         assert build_report(run)["total_j"] is not None
 
 
+def test_a_run_that_begins_and_ends_between_two_looks_is_known_to_the_other(tmp_path: Path) -> None:
+    long, short = ActiveRuns("long", tmp_path), ActiveRuns("short", tmp_path)
+    long.enter()
+    assert long.others() == []
+    short.enter()
+    assert short.others() == ["long"]
+    short.leave()
+    assert long.others() == ["short"]
+    long.leave()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_alone_says_nothing(tmp_path: Path, own_home: Path) -> None:
     assert "shared_host" not in warning_codes(record(tmp_path, "stages:\n- {name: s, run: sleep 0.5}\n"))
     assert list((own_home / "active").glob("*.json")) == []
