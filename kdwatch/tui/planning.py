@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from kdwatch.ledger.grid import intensity
-from kdwatch.ledger.units import KWH_J, parse_energy
 from kdwatch.rundir.errors import UsageProblem
 
 OPTIONS = {
@@ -17,6 +17,8 @@ OPTIONS = {
     "region": "--region",
     "reuse": "--reuse",
     "serve": "--serve-tokens",
+    "batch": "--teacher-batch",
+    "answers": "--max-new-tokens",
 }
 """Fields of the form and the option of `kdwatch plan` that each stands for."""
 
@@ -33,12 +35,16 @@ def request_of(values: Mapping[str, str]) -> Any:
         region=values.get("region") or None,
         reuse_n=_whole(values, "reuse"),
         serve_tokens=_number(values, "serve"),
+        teacher_batch=_number(values, "batch"),
+        max_new_tokens=_number(values, "answers"),
     )
     return request.checked()
 
 
 def _energy(text: str) -> float | None:
-    return parse_energy(text) / KWH_J if text else None
+    from planners.quantities import energy_kwh
+
+    return energy_kwh(text, OPTIONS["budget"]) if text else None
 
 
 def _number(values: Mapping[str, str], name: str, unit: str = "") -> float | None:
@@ -88,11 +94,31 @@ class Planner:
         """Read the observations again next time."""
         self._observations = None
 
+    def write(self, values: Mapping[str, str], path: Path) -> list[str]:
+        """Write the recipe of the plan; returns the inputs that are not beside it. Raises UsageProblem."""
+        import planners
+        from planners.emit import missing_paths, write_recipe
+
+        write_recipe(planners.plan(request_of(values), self._read()), path)
+        return missing_paths(path)
+
+    def _read(self) -> Any:
+        import planners
+
+        if self._observations is None:
+            self._observations = planners.load()
+        return self._observations
+
     def plan(self, values: Mapping[str, str]) -> dict[str, Any]:
         """The object of `kdwatch plan --json`. Raises UsageProblem."""
         import planners
 
-        request = request_of(values)
-        if self._observations is None:
-            self._observations = planners.load()
-        return planners.plan(request, self._observations).to_json()
+        return planners.plan(request_of(values), self._read()).to_json()
+
+
+def start(recipe: Path) -> Path:
+    """Start a recorder for a written recipe; returns the run's directory. Raises UsageProblem."""
+    from kdwatch.pipeline.launch import start_run
+    from kdwatch.pipeline.recipe import load_recipe
+
+    return start_run(load_recipe(recipe))

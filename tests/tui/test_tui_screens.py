@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tui_live import live_run
@@ -15,8 +16,11 @@ from tui_runs import Shape, make_run
 from kdwatch.rundir.control import take
 from kdwatch.settings import load
 from kdwatch.tui import hooks, keys
+from kdwatch.tui.fmt import Units
 from kdwatch.tui.frame import Notice
+from kdwatch.tui.raster import ASCII
 from kdwatch.tui.screens.dialogs import AskScreen, ConfirmScreen
+from kdwatch.tui.view.compare import compare_lines
 from kdwatch.tui.view.line import text_of
 from kdwatch.tui.widgets.lines import Lines
 
@@ -296,6 +300,39 @@ async def test_compare_puts_marked_runs_side_by_side(own_home: Path) -> None:
         assert "teacher logits" in text and " x " in text and "not the same devices" in text
 
 
+def compared(name: str, joules: float, q: float | None, kinds: tuple[str, ...] = ("gpu",)) -> dict[str, Any]:
+    """A report with one stage, as far as Compare reads it."""
+    energy = {"total": joules, "estimated": 0.0}
+    stage = {"name": "student", "kind": "student", "status": "completed", "energy_j": energy, "j_per_token": None}
+    return {
+        "name": name, "run_id": name, "regime": "kd", "status": "completed", "stages": [stage], "total_j": joules,
+        "unattributed_j": 0.0, "duration_s": 1.0, "co2e_kg": None, "quality": {"q": q},
+        "devices": [{"kind": kind, "total_j": joules} for kind in kinds],
+    }  # fmt: skip
+
+
+def test_compare_gives_each_runs_place_on_the_frontier() -> None:
+    """1 MJ at 0.5 and 3 MJ at 0.9 are on it, 3.6 MJ at 0.8 is beaten by the second, 2 MJ of unknown quality has no
+    place. Bars share one scale; the chart has a letter for each run of known place."""
+    runs = [compared("dear", 3.6e6, 0.8), compared("cheap", 1e6, 0.5), compared("best", 3e6, 0.9)]
+    runs.append(compared("mute", 2e6, None))
+    text = [text_of(line) for line in compare_lines(runs, 138, Units("kWh"), ASCII)]
+    places = next(line for line in text if line.startswith("frontier"))[18:]
+    assert [places[i : i + 30].strip() for i in (0, 30, 60, 90)] == ["beaten by best", "on it", "on it", "n/a"]
+    bars = [line for line in text if "##" in line][0][18:]
+    lengths = [bars[i : i + 30].count("#") for i in (0, 30, 60, 90)]
+    assert lengths[0] == 28 and lengths[1:] == pytest.approx([28 / 3.6, 28 * 3 / 3.6, 28 * 2 / 3.6], abs=1.3)
+    assert text[-1] == "A cheap  B best  C dear" and all(any(c in line[7:] for line in text[-12:-1]) for c in "ABC")
+
+
+def test_runs_of_other_devices_have_no_common_frontier() -> None:
+    """A GPU's energy against GPU and CPU: no place and no chart, and a line that says why."""
+    runs = [compared("a", 1e6, 0.5), compared("b", 2e6, 0.5, ("gpu", "cpu"))]
+    text = [text_of(line) for line in compare_lines(runs, 80, Units("kWh"), ASCII)]
+    assert next(line for line in text if line.startswith("frontier")).split()[1:] == ["n/a", "n/a"]
+    assert "not the same devices" in text[-1] and not any("quality Q over" in line for line in text)
+
+
 async def test_plan_screen_gives_the_studys_answer() -> None:
     """20 kWh: SFT at 7B, 19.50 kWh, 0.50 left; 5 kWh: nothing fits, cheapest 7.00, 2.00 short."""
     async with running(None, screen="plan") as (app, pilot):
@@ -313,6 +350,50 @@ async def test_plan_screen_gives_the_studys_answer() -> None:
         await pilot.pause()
         text = text_on(app)
         assert "nothing fits" in text and "7.00 kWh, 2.00 kWh short" in text
+
+
+async def test_plan_keys_ask_what_if() -> None:
+    """`+` and `-` change N, `v` the region, `c` the teacher's batch, `a` the longest answer; each plans anew."""
+    async with running(None, screen="plan") as (app, pilot):
+        screen = app.base_screen
+        await until(pilot, lambda: screen.plan is not None, "the plan")
+        for key, ask, now in (
+            ("+", lambda plan: plan["reuse_n"], 2),
+            ("-", lambda plan: plan["reuse_n"], 1),
+            ("v", lambda plan: plan["limits"]["region"], "FRA"),
+            ("c", lambda plan: plan["limits"]["teacher_batch"], 4),
+            ("a", lambda plan: plan["limits"]["max_new_tokens"], 256),
+        ):
+            await pilot.press(key)
+            await until(pilot, lambda ask=ask, now=now: screen.plan and ask(screen.plan) == now, key)
+
+
+async def test_plan_writes_the_recipe_and_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`W` asks for a new file, writes what `kdwatch run` accepts; `X` asks, and starts just that file."""
+    from kdwatch.pipeline.recipe import load_recipe
+
+    began: list[Path] = []
+    run = make_run(tmp_path / "began")
+    monkeypatch.setattr("kdwatch.tui.screens.plan.start", lambda recipe: began.append(recipe) or run)
+    path = tmp_path / "mine.yaml"
+    async with running(None, screen="plan") as (app, pilot):
+        await until(pilot, lambda: app.base_screen.plan is not None, "the plan")
+        await pilot.press("X")
+        assert not began and len(app.screen_stack) == 2, "nothing is written yet"
+        await pilot.press("W")
+        app.screen.query_one("Input").value = str(path)
+        await pilot.press("enter")
+        await until(pilot, path.exists, "the recipe")
+        assert load_recipe(path).name == "plan-SFT-7B"
+        await pilot.press("W")
+        app.screen.query_one("Input").value = str(path)
+        await pilot.press("enter")
+        assert "there already" in str(app.screen.query_one("#answer").render())
+        await pilot.press("escape")
+        await pilot.press("X")
+        await pilot.press("y")
+        await until(pilot, lambda: app.base_screen.NAME == "run", "the run's screen")
+        assert began == [path]
 
 
 async def test_plan_form_refuses_in_one_line() -> None:

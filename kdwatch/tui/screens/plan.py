@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from textual import work
@@ -11,7 +12,8 @@ from textual.message import Message
 
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.tui.layout import Place
-from kdwatch.tui.planning import Planner, command_of, problem_of
+from kdwatch.tui.planning import Planner, command_of, problem_of, start
+from kdwatch.tui.screens.dialogs import AskScreen, ConfirmScreen
 from kdwatch.tui.screens.form import Field, FormScreen
 from kdwatch.tui.screens.listing import ListingScreen
 from kdwatch.tui.view.line import Line
@@ -25,11 +27,22 @@ FIELDS = (
     Field("region", "region", "FRA"),
     Field("co2", "most kg CO2e", "5"),
     Field("serve", "tokens served", "1e9"),
+    Field("batch", "teacher's batch", "as measured"),
+    Field("answers", "longest answer", "as measured"),
 )
 """What the form asks."""
 
 BUDGET_STEP = 1.1
 """Left and right change the budget by this factor."""
+
+REGIONS = ("", "FRA", "DEU", "POL", "USA", "CHN", "IND")
+"""Grids that `v` goes through: none, a clean one, and some that are not; the form takes any."""
+
+BATCHES = ("", "4", "16", "64")
+ANSWERS = ("", "256", "128", "64")
+"""Settings of the teacher's generation that the what-if keys go through; empty: as measured."""
+
+RECIPE = "recipe.yaml"
 
 WIDE = 100
 """From this width on the chart stands beside the card."""
@@ -47,12 +60,20 @@ class PlanScreen(ListingScreen):
             super().__init__()
             self.plan, self.problem = plan, problem
 
+    class Started(Message):
+        """A run began."""
+
+        def __init__(self, run: Path) -> None:
+            super().__init__()
+            self.run = run
+
     def __init__(self) -> None:
         super().__init__()
         self.values: dict[str, str] = {"budget": "20kWh", "reuse": "1"}
         self.plan: Mapping[str, Any] | None = None
         self.problem = ""
         self._planner = Planner()
+        self._recipe: Path | None = None
 
     def parts(self) -> ComposeResult:
         yield from super().parts()
@@ -139,6 +160,88 @@ class PlanScreen(ListingScreen):
         self._plan(dict(self.values))
         self.redraw()
 
+    def _set(self, name: str, value: str) -> None:
+        self.values[name] = value
+        self._plan(dict(self.values))
+
+    def _next(self, name: str, choices: tuple[str, ...]) -> None:
+        now = self.values.get(name, "")
+        at = choices.index(now) if now in choices else -1
+        self._set(name, choices[(at + 1) % len(choices)])
+
+    def do_more_students(self, step: int = 1) -> None:
+        """One more student per teacher."""
+        try:
+            now = int(float(self.values.get("reuse") or 1))
+        except (ValueError, OverflowError):
+            return
+        self._set("reuse", str(max(1, now + step)))
+
+    def do_fewer_students(self) -> None:
+        """One student fewer."""
+        self.do_more_students(-1)
+
+    def do_next_region(self) -> None:
+        """Another grid."""
+        self._next("region", REGIONS)
+
+    def do_teacher_batch(self) -> None:
+        """Another batch of the teacher's generation."""
+        self._next("batch", BATCHES)
+
+    def do_answer_length(self) -> None:
+        """Another limit of the teacher's answers."""
+        self._next("answers", ANSWERS)
+
+    def do_write_recipe(self) -> None:
+        """Ask where to, and write the recipe."""
+        self.kd.push_screen(AskScreen("Write the recipe to", RECIPE, _not_there, RECIPE), self._write)
+
+    def _write(self, name: str | None) -> None:
+        if name is None:
+            return
+        path = Path(name.strip()).expanduser()
+        try:
+            absent = self._planner.write(self.values, path)
+        except UsageProblem as problem:
+            self.kd.tell(str(problem), "error")
+            return
+        self._recipe = path
+        lacks = f"; not beside it: {', '.join(absent)}" if absent else ""
+        self.kd.tell(f"written: {path}{lacks}", "warning" if absent else "information")
+
+    def do_start_recipe(self) -> None:
+        """Ask, then start the written recipe."""
+        if self._recipe is None:
+            self.kd.tell("write the recipe first", "warning")
+            return
+        question, detail = f"Start {self._recipe}?", "It trains on this machine; leaving the screen does not stop it."
+        self.kd.push_screen(ConfirmScreen(question, detail), lambda yes: self._start(yes, self._recipe))
+
+    def _start(self, yes: bool | None, recipe: Path | None) -> None:
+        if yes and recipe is not None:
+            self._launch(recipe)
+
+    @work(thread=True, exclusive=True, group="start")
+    def _launch(self, recipe: Path) -> None:
+        try:
+            self.post_message(self.Started(start(recipe)))
+        except UsageProblem as problem:
+            self.app.call_from_thread(self.kd.tell, str(problem), "error")
+
+    def on_plan_screen_started(self, message: Started) -> None:
+        """Show the run that began."""
+        self.kd.open_run(message.run)
+        self.kd.show("run")
+
     def do_copy(self) -> None:
         """Copy the command for this plan."""
         self.kd.copy(command_of(self.values))
+
+
+def _not_there(name: str) -> str | None:
+    """What is wrong with the name of a new file, or None: nothing is written over."""
+    path = Path(name.strip()).expanduser()
+    if not name.strip() or path.exists():
+        return "a name, please" if not name.strip() else f"{path} is there already: give another name"
+    return None if path.absolute().parent.is_dir() else f"{path.absolute().parent} is no directory"
