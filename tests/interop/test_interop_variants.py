@@ -198,3 +198,29 @@ def test_times_that_are_not_known_are_named(read) -> None:
     entry = read("\n".join(["timestamp,power_w", *(f"13/01/26 23:59:{s},100" for s in range(10, 20))]) + "\n")
     assert entry["total_energy_j"] is None
     assert any("'timestamp'" in warning["text"] for warning in entry["warnings"] if warning["code"] == "no_time")
+
+
+def test_rapl_domains_of_an_exporter(read) -> None:
+    """Metrics stand in order of the alphabet: the cores come first and lie inside the package, DRAM does not."""
+    text = ""
+    for s in range(10):
+        for domain, watts in (("core", 50), ("dram", 10), ("package", 100)):
+            text += f'node_rapl_{domain}_joules_total{{index="0"}} {watts * s} {1700000000000 + 1000 * s}\n'
+    entry = read(text)
+    assert entry["energy_j"] == pytest.approx({"0": 900.0, "0/dram": 90.0})
+    assert "parts_left_out" in codes(entry)
+
+
+def test_counter_of_scrapes_out_of_order(read) -> None:
+    name = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+    seconds = (5, 6, 7, 8, 9, 0, 1, 2, 3, 4)
+    text = "".join(f'{name}{{UUID="a"}} {10**6 + s * 10**5} {1700000000000 + 1000 * s}\n' for s in seconds)
+    assert read(f"# TYPE {name} counter\n" + text)["total_energy_j"] == pytest.approx(900.0)
+
+
+@pytest.mark.parametrize("end", ["", "|"])
+def test_sacct_job_with_a_blank_last_cell_is_a_job_without_energy(read, end: str) -> None:
+    text = f"JobID|ElapsedRaw|ConsumedEnergyRaw{end}\n1|600|{end}\n2|600|60000{end}\n"
+    entry = read(text)
+    assert (entry["rows"], entry["details"]["blank"], entry["total_energy_j"]) == (2, 1, 60_000.0)
+    assert "malformed_rows" not in codes(entry)

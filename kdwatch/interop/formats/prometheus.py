@@ -16,6 +16,8 @@ LINE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+(\S+))
 LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 NO_DRAW = re.compile(r"limit|mgmt|max|min|cap|threshold|violation|default|enforced|ratio|state|management", re.I)
 COUNTERS = re.compile(r"(total_energy_consumption|energy_consumed|(?P<unit>milli|micro|u|m)?joules(_total)?$)", re.I)
+DOMAIN = re.compile(r"_(dram|core|uncore|psys|platform|gpu)_joules")
+"""Domains beside `package` in node_exporter's and Kepler's counters."""
 DCGM_INSTANT = "DCGM_FI_DEV_POWER_USAGE_INSTANT"
 
 
@@ -47,6 +49,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
         uuids |= {labels[name] for name in ("UUID", "uuid") if labels.get(name)}
         _take(devices, match[1], labels, match[3], match[4])
     log = ImportedLog(source.path, "prometheus-text", source.encoding, rows=rows)
+    _leave_parts_out(log, devices)
     if not devices:
         shown = ", ".join(sorted(names)[:10]) or "no metrics"
         raise LogProblem(f"no power metric; it has {shown}", rows=rows, columns=sorted(names)[:100])
@@ -64,9 +67,27 @@ def _take(devices: dict[str, Scraped], name: str, labels: dict[str, str], text: 
     if factor is None or value is None or value < 0 or is_blank(value):
         return
     key = _key(labels)
+    if domain := DOMAIN.search(name):
+        key = f"{key}/{domain[1]}"
     scraped = devices.setdefault(key, Scraped(labels))
     store = scraped.counter if counter else scraped.power
     store.setdefault(name, []).append((_seconds(stamp), value * factor))
+
+
+def _leave_parts_out(log: ImportedLog, devices: dict[str, Scraped]) -> None:
+    """Cores, uncore, RAPL's GPU and the platform repeat the energy of a package that is there too."""
+    if not any("_package_" in name for scraped in devices.values() for name in scraped.counter):
+        return
+    repeats = ("/core", "/uncore", "/psys", "/platform")
+    parts = [
+        key
+        for key, scraped in devices.items()
+        if key.endswith(repeats) or (key.endswith("/gpu") and any("rapl" in name for name in scraped.counter))
+    ]
+    for key in parts:
+        del devices[key]
+    if parts:
+        log.note("parts_left_out", f"{', '.join(parts)[:200]} repeat the energy of a package: left out")
 
 
 def is_blank(value: float) -> bool:
@@ -113,15 +134,28 @@ def _seconds(stamp: str | None) -> float | None:
 def _device(log: ImportedLog, key: str, scraped: Scraped, options: ImportOptions) -> LoggedDevice:
     labels = scraped.labels
     gpu = any("gpu" in name.lower() or "dcgm" in name.lower() for name in (*scraped.power, *scraped.counter, *labels))
-    kind = "gpu" if gpu else "cpu" if "package" in key.lower() or "rapl" in "".join(scraped.counter) else "other"
-    device = LoggedDevice(key, kind, "gpu" if gpu else "package", labels.get("modelName") or labels.get("name"))
+    kind = (
+        "gpu"
+        if gpu
+        else "dram"
+        if key.endswith("/dram")
+        else "cpu"
+        if "package" in key.lower() or "rapl" in "".join(scraped.counter)
+        else "other"
+    )
+    device = LoggedDevice(
+        key, kind, kind if kind in ("gpu", "dram") else "package", labels.get("modelName") or labels.get("name")
+    )
     names = sorted(scraped.power, key=lambda name: (name == DCGM_INSTANT, name))
     if len(names) > 1:
         log.note("more_power_columns", f"device {key}: {names[0]} counts, not {', '.join(names[1:])}")
     if names:
         _power(log, device, scraped.power[names[0]], options)
-    for values in list(scraped.counter.values())[:1]:
-        _counter(log, device, values, options)
+    counters = list(scraped.counter)
+    if len(counters) > 1:
+        log.note("more_counters", f"device {key}: {counters[0]} counts, not {', '.join(counters[1:])}")
+    if counters:
+        _counter(log, device, scraped.counter[counters[0]], options)
     return device
 
 
@@ -147,6 +181,8 @@ def _counter(
     device.details["energy_counter_j"] = values[-1][1]
     if len(values) < 2:
         return
+    if all(t is not None for t, _ in values):
+        values = sorted(values, key=lambda value: value[0] or 0.0)
     if any(b[1] < a[1] for a, b in pairwise(values)):
         log.note("counter_reset", f"device {device.key}: the energy counter falls (a restart?): its rise is unknown")
         return

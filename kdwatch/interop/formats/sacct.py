@@ -59,8 +59,11 @@ def read_rows(source: TextSource) -> tuple[list[Row], list[str], int]:
             mark = next((sign for sign in ",;\t" if sign in line and "|" not in line), "")
         cells = _joined(line.split(mark), columns) if mark else _cells(line, spans)
         if any(cell in ("ConsumedEnergyRaw", "ConsumedEnergy", "AllocTRES", "JobID", "JobIDRaw") for cell in cells):
-            columns, spans = cells, []
-        elif columns and len(cells) == len(columns):
+            columns, spans = cells if cells[-1] else cells[:-1], []
+            continue
+        if len(cells) == len(columns) + 1 and not cells[-1]:
+            cells.pop()
+        if columns and len(cells) == len(columns):
             rows.append(dict(zip(columns, cells, strict=True)))
         elif columns:
             malformed += 1
@@ -83,7 +86,7 @@ def _cells(line: str, spans: list[tuple[int, int]]) -> list[str]:
         cells = [cell.strip() for cell in line.split("|")]
         if line.startswith("|") and line.rstrip().endswith("|"):
             return cells[1:-1]
-        return cells[:-1] if line.rstrip().endswith("|") else cells
+        return cells
     if spans:
         edges = [0, *(start for start, _ in spans[1:]), len(line)]
         return [line[a:b].strip() for a, b in pairwise(edges)]
