@@ -41,8 +41,10 @@ def demo(plain: bool, home: str | None, student: str) -> None:
     from kdwatch.demo.files import write_demo
     from kdwatch.demo.summary import ABOUT, summary
     from kdwatch.ledger.report import build_report
+    from kdwatch.pipeline.spawn import check_home
     from kdwatch.rundir.paths import home as kdwatch_home
 
+    check_home()
     folder = kdwatch_home() / "demo" / student
     common.note(ABOUT)
     recipes = write_demo(folder, student)

@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def one_line_errors(command: F) -> F:
     """Decorator of a command's function, below the click decorators: UsageProblem becomes one line on stderr
-    and exit code 2, and so does a disk that takes no more; a closed output pipe ends quietly."""
+    and exit code 2, and so does a file or a disk that cannot be used; a closed output pipe ends quietly."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -36,11 +36,12 @@ def one_line_errors(command: F) -> F:
             _quiet_stdout()
             raise SystemExit(0) from None
         except OSError as problem:
+            if problem.filename:
+                fail(f"{problem.filename}: {problem.strerror}: check the path, its permissions and space")
             if problem.errno not in DISK_ERRORS:
                 raise
-            if not problem.filename:
-                _quiet_stdout()
-            fail(f"{problem.filename or 'standard output'}: cannot be written ({problem.strerror}): free space there")
+            _quiet_stdout()
+            fail(f"standard output: cannot be written ({problem.strerror}): free space there")
 
     return wrapped  # type: ignore[return-value]
 

@@ -145,3 +145,14 @@ def test_output_to_a_full_disk_is_one_line(tmp_path: Path) -> None:
             done = subprocess.run([*KDWATCH, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
         assert "standard output" in done.stderr and "No space left" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("demo", "--plain"), ("recipes", "demo", "{file}/x")])
+def test_a_place_that_cannot_be_made_is_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    words = [word.format(file=file) for word in command]
+    home = {"KDWATCH_HOME": str(file / "home")}
+    done = subprocess.run([*KDWATCH, *words], env=os.environ | home, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert str(file) in done.stderr
