@@ -213,6 +213,9 @@ def _gpu_hours(case: Case) -> Facts:
     facts = _chosen(result) | {"allowed_kwh": allowed_kwh_of_gpu_hours(i["budget_gpu_hours"], i["mean_gpu_w"])}
     energy = facts["energy_kwh"]
     facts["gpu_hours"] = gpu_hours(energy, i["mean_gpu_w"]) if energy is not None else None
+    if "cheapest_kwh" in facts:
+        facts["cheapest_gpu_hours"] = gpu_hours(facts["cheapest_kwh"], i["mean_gpu_w"])
+    facts["shortfall_gpu_hours"] = next((s["by"] for s in result.relaxations if s["limit"] == "gpu_hours"), None)
     facts["wall_hours"] = facts["gpu_hours"] / i.get("gpus", 1) if energy is not None else None
     return facts
 

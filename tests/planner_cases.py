@@ -50,11 +50,15 @@ def candidates_of(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def answer(case: dict[str, Any], fixture: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the planner says to one case: a value for every key of `expected`; None for a fact it does not have."""
     expected = case["expected"]
-    if case["kind"] not in ANSWERS:
-        raise SystemExit(f"{case['id']}: kind {case['kind']!r} is unknown")
     try:
+        if case["kind"] not in ANSWERS:
+            raise UsageProblem(f"kind {case['kind']!r} is unknown")
         facts = ANSWERS[case["kind"]](Case.of(case["input"], tuple(expected), fixture))
+    except KeyError as missing:
+        facts = {"status": "rejected", "feasible": False, "error": f"the case says nothing of {missing}"}
+        print(f"{case['id']}: {facts['error']}", file=sys.stderr)
     except UsageProblem as problem:
+        print(f"{case['id']}: {problem}", file=sys.stderr)
         facts = {"status": "rejected", "feasible": False, "error": getattr(problem, "code", str(problem))}
     return {key: narrowed(facts.get(key), expected[key]) for key in expected}
 

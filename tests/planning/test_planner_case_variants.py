@@ -48,6 +48,11 @@ VARIANTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("carbon_budget", {"budget_kgco2e": 5, "region": "FRA", "pue": 1.2}, {"kgco2e": 34.6 * 1.2 * 0.056039}),
     ("carbon_budget", {"budget_kgco2e": 5}, NONE_FITS),
+    (
+        "gpu_hours_budget",
+        {"budget_gpu_hours": 10, "mean_gpu_w": 400},
+        {"feasible": False, "shortfall_kwh": 3.0, "cheapest_gpu_hours": 17.5, "shortfall_gpu_hours": 7.5},
+    ),
     ("hypervolume", {"points": [["NaN", 0.9], [7, 0.69]], "reference": [45, 0.6]}, {"hypervolume": 38 * 0.09}),
     ("hypervolume", {"points": [[0.69, 7]], "reference": [0.6, 45], "sense": ["max", "min"]}, {"hypervolume": 3.42}),
     ("marginal", {"frontier": ["SFT-1B", "Syn-1B"]}, {"q_per_kwh": []}),
@@ -87,3 +92,26 @@ def test_the_runner_answers_inputs_beside_the_worked_ones(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
     assert answers["11"]["kgco2e"] == pytest.approx(2.3267, abs=1e-3)
+
+
+def test_a_case_that_cannot_be_answered_leaves_the_others_answered(tmp_path: Path) -> None:
+    cases = [
+        {"id": "new", "kind": "never_heard_of", "input": {}, "expected": {"x": 1}},
+        {"id": "bare", "kind": "chance_constraint", "input": {}, "expected": {"p_within": 0.5}},
+        {
+            "id": "good",
+            "kind": "min_energy_for_quality",
+            "input": {"target_q": 0.8},
+            "expected": {"recommended": "SFT-7B"},
+        },
+    ]
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps(cases), encoding="utf-8")
+    script = ROOT / "tests" / "planner_cases.py"
+    done = subprocess.run([sys.executable, script, file], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1 and "new: kind 'never_heard_of' is unknown" in done.stderr
+    assert json.loads(done.stdout) == {
+        "new": {"x": None},
+        "bare": {"p_within": None},
+        "good": {"recommended": "SFT-7B"},
+    }
