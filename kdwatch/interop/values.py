@@ -69,7 +69,8 @@ JOULES = {
 }
 NUMBER = re.compile(r"^([+-]?(?:\d[\d., '_\u00a0\u202f]*|[.,]\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ%°/]*)$")
 
-
+GROUPED = re.compile(r"^[+-]?\d{1,3}(?:(?:,\d{3})+(?:\.\d*)?|(?:\.\d{3})+(?:,\d*)?)(?:[eE][+-]?\d+)?$")
+"""Thousands marks stand before three digits each: `1.020.51` is two numbers run together."""
 LONGEST = 120
 """Characters of a cell that may still be a number or a time."""
 
@@ -108,6 +109,8 @@ def to_float(digits: str, decimal_comma: bool = False) -> float:
     """
     text = re.sub(r"[\s\u00a0\u202f'_]", "", digits)
     commas, points = text.count(","), text.count(".")
+    if max(commas, points) > 1 and not GROUPED.match(text):
+        raise NotANumber(digits)
     if commas and points:
         decimal = max(",", ".", key=text.rfind)
         text = text.replace("," if decimal == "." else ".", "").replace(decimal, ".")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from interop_helpers import codes
 
+from kdwatch.interop.values import NotANumber, parse_number
+
 HEADER = "timestamp, index, power.draw [W]"
 WATT = 100.0
 
@@ -224,3 +226,31 @@ def test_sacct_job_with_a_blank_last_cell_is_a_job_without_energy(read, end: str
     entry = read(text)
     assert (entry["rows"], entry["details"]["blank"], entry["total_energy_j"]) == (2, 1, 60_000.0)
     assert "malformed_rows" not in codes(entry)
+
+
+@pytest.mark.parametrize("cell", ["1.020.51", "1,0,2", "1.2.3"])
+def test_two_numbers_run_together_are_no_number(cell: str) -> None:
+    with pytest.raises(NotANumber):
+        parse_number(cell)
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("1,234,567.5", 1234567.5),
+        ("1.234.567,5", 1234567.5),
+        ("1.234.567", 1234567.0),
+        ("0,123", 0.123),
+        ("1,234", 1234.0),
+    ],
+)
+def test_marks_of_thousands(cell: str, value: float) -> None:
+    assert parse_number(cell)[0] == pytest.approx(value)
+
+
+def test_perf_interval_without_its_time_is_left_out_and_said(read) -> None:
+    lines = [f"{s}.001,20.00,Joules,power/energy-pkg/,1,100.00,," for s in range(1, 5)]
+    lines[1] = lines[1][1:]
+    entry = read("\n".join(lines) + "\n")
+    assert entry["total_energy_j"] == pytest.approx(60.0)
+    assert "malformed_rows" in codes(entry)

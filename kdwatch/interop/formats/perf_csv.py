@@ -22,6 +22,9 @@ class Event:
     joules: float = 0.0
     intervals: int = 0
     missing: int = 0
+    untimed_j: float = 0.0
+    untimed: int = 0
+    """Lines without a time stamp: all of them without -I, damaged ones with it."""
     last: float = 0.0
     peak_w: float | None = None
     trapezoid: float = 0.0
@@ -47,6 +50,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
         except (NotANumber, OverflowError):
             bad += 1
     log = ImportedLog(source.path, "perf-stat-csv", source.encoding, rows=rows)
+    bad += _settle_untimed(events)
     if not any(event.intervals for event in events.values()):
         raise LogProblem("no line with joules that were counted", rows=rows)
     if bad:
@@ -63,10 +67,12 @@ def _take(events: dict[str, Event], cells: list[str], name: str, comma: bool) ->
         return
     if joules < 0 or not math.isfinite(joules):
         raise NotANumber(str(joules))
+    if t is None:
+        event.untimed_j += joules
+        event.untimed += 1
+        return
     event.joules += joules
     event.intervals += 1
-    if t is None:
-        return
     if t > event.last:
         watts = joules / (t - event.last)
         event.peak_w = watts if event.peak_w is None else max(event.peak_w, watts)
@@ -75,6 +81,15 @@ def _take(events: dict[str, Event], cells: list[str], name: str, comma: bool) ->
     event.before = (t, joules)
     event.last = max(event.last, t)
     event.counter.add(t, event.joules)
+
+
+def _settle_untimed(events: dict[str, Event]) -> int:
+    """Count lines without a time where no line has one; else leave them out: how many those are."""
+    if any(event.intervals for event in events.values()):
+        return sum(event.untimed for event in events.values())
+    for event in events.values():
+        event.joules, event.intervals = event.untimed_j, event.untimed
+    return 0
 
 
 def _cells(cells: list[str], comma: bool) -> tuple[float | None, float | None]:
