@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Any
 
+from kdwatch.ledger.stage_bars import stage_bars
 from kdwatch.ledger.units import KWH_J, format_duration, format_energy, format_number, three_digits
 from kdwatch.rundir.text import clean
 
 WIDTH = 80
+BAR_CELLS = 48
+"""Longest bar of a stage."""
 MARKS = {"counter": "", "integrated": "", "estimated": "~", "imported": ""}
 
 
@@ -18,6 +21,7 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _head(report)
     yield ""
     yield from _stages(report)
+    yield from _bars(report)
     yield ""
     if report["devices"]:
         yield from _devices(report)
@@ -80,6 +84,18 @@ def _stage_notes(stage: Mapping[str, Any]) -> Iterator[str]:
     facts += [f"{clean(k, 20)} {format_duration(v)}" for k, v in stage["phases_s"].items()]
     if facts:
         yield from _wrapped(", ".join(facts), "  ")
+
+
+def _bars(report: Mapping[str, Any]) -> Iterator[str]:
+    """Energy of the stages that used some, as bars, where there are two to compare."""
+    used = [stage for stage in report["stages"] if stage["energy_j"]["total"]]
+    if len(used) < 2:
+        return
+    yield ""
+    bars = stage_bars([stage["energy_j"]["total"] for stage in used], BAR_CELLS)
+    for stage, drawn in zip(used, bars, strict=True):
+        energy = stage["energy_j"]
+        yield f"{clean(stage['name'], 18):<18} {drawn} {_energy(energy['total'], energy['estimated'])}"
 
 
 def _watts(value: float | None) -> str:

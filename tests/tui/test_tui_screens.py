@@ -319,10 +319,13 @@ def test_compare_gives_each_runs_place_on_the_frontier() -> None:
     text = [text_of(line) for line in compare_lines(runs, 138, Units("kWh"), ASCII)]
     places = next(line for line in text if line.startswith("frontier"))[18:]
     assert [places[i : i + 30].strip() for i in (0, 30, 60, 90)] == ["beaten by best", "on it", "on it", "n/a"]
-    bars = [line for line in text if "##" in line][0][18:]
+    bars = next(line for line in text if "##" in line)[18:]
     lengths = [bars[i : i + 30].count("#") for i in (0, 30, 60, 90)]
     assert lengths[0] == 28 and lengths[1:] == pytest.approx([28 / 3.6, 28 * 3 / 3.6, 28 * 2 / 3.6], abs=1.3)
-    assert text[-1] == "A cheap  B best  C dear" and all(any(c in line[7:] for line in text[-12:-1]) for c in "ABC")
+    assert text[-1] == "A cheap  B best  C dear"
+    chart = text[text.index("quality Q over kWh per student") + 1 : -1]
+    rows = [next(y for y, line in enumerate(chart) if letter in line) for letter in "BCA"]
+    assert rows == sorted(rows), "the higher the quality, the higher up"
 
 
 def test_runs_of_other_devices_have_no_common_frontier() -> None:

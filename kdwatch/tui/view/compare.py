@@ -1,17 +1,23 @@
-"""Two to four runs side by side: energy by stage with bars, totals, quality, place on their frontier."""
+"""Two to four runs side by side: energy by stage with bars, totals, quality, place on their frontier and its chart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kdwatch.ledger.stage_bars import stage_bars
+from kdwatch.ledger.units import KWH_J
 from kdwatch.rundir.text import clean
 from kdwatch.tui.fmt import Units, duration, plain, three_digits
-from kdwatch.tui.raster import Glyphs, bar
+from kdwatch.tui.raster import Glyphs
 from kdwatch.tui.view.line import Line, Piece, left
+from kdwatch.tui.view.plan import LETTERS, chart_lines
 
 LABEL_CELLS = 18
 """Width of the column of names."""
+
+CHART_CELLS, CHART_LINES = 76, 14
+"""Size of the frontier's chart."""
 
 Report = Mapping[str, Any]
 """The object of `kdwatch report --json`."""
@@ -25,12 +31,21 @@ def compare_lines(reports: Sequence[Report], width: int, units: Units, glyphs: G
     lines.append(_row("regime", [(clean(r["regime"], 20) or "n/a", "") for r in reports], column))
     lines.append(_row("status", [(clean(r["status"], 20), "") for r in reports], column))
     lines += [(), (("energy by stage", "head"),)]
-    top = max((s["energy_j"]["total"] or 0.0 for r in reports for s in r["stages"]), default=0.0)
-    for name in stage_names(reports):
-        stages = [stage_of(r, name) for r in reports]
-        lines.append(_row(name, [_energy(s, units) for s in stages], column))
-        lines.append(_row("", [_bar(s, top, column - 2, glyphs) for s in stages], column))
+    lines += _stages(reports, column, units, glyphs)
     lines += [(), *_totals(reports, units, column), (), *_frontier(reports, column), *_scopes(reports)]
+    return lines + _chart(reports, width, glyphs)
+
+
+def _stages(reports: Sequence[Report], column: int, units: Units, glyphs: Glyphs) -> list[Line]:
+    """A line of energies and a line of bars for each stage; all bars have one scale."""
+    names = stage_names(reports)
+    found = [[stage_of(r, name) for r in reports] for name in names]
+    energies = [None if s is None else s["energy_j"]["total"] for row in found for s in row]
+    bars = iter(stage_bars(energies, column - 2, "#" if glyphs.name == "ascii" else "▇"))
+    lines: list[Line] = []
+    for name, row in zip(names, found, strict=True):
+        lines.append(_row(name, [_energy(s, units) for s in row], column))
+        lines.append(_row("", [(next(bars), "line") for _ in row], column))
     return lines
 
 
@@ -65,13 +80,6 @@ def _energy(stage: Mapping[str, Any] | None, units: Units) -> Piece:
     if text == "n/a":
         return text, "dim"
     return ("~" if energy["estimated"] else "") + text, ""
-
-
-def _bar(stage: Mapping[str, Any] | None, top: float, width: int, glyphs: Glyphs) -> Piece:
-    energy = stage["energy_j"]["total"] if stage is not None else None
-    if not energy or top <= 0:
-        return "", "line"
-    return bar(energy / top, width, glyphs).rstrip(glyphs.bar[1]), "line"
 
 
 def _totals(reports: Sequence[Report], units: Units, column: int) -> list[Line]:
@@ -116,8 +124,31 @@ def co2e(kg: float | None) -> str:
 
 
 def _frontier(reports: Sequence[Report], column: int) -> list[Line]:
-    """Which of these runs no other beats in both energy and quality."""
+    """Which of these runs no other beats in both energy and quality; n/a where the energies are different things."""
+    if not same_devices(reports):
+        return [_row("frontier", [("n/a", "dim")] * len(reports), column)]
     return [_row("frontier", [frontier_word(r, reports) for r in reports], column)]
+
+
+def _chart(reports: Sequence[Report], width: int, glyphs: Glyphs) -> list[Line]:
+    """The runs on the plane of energy and quality with their frontier; nothing with fewer than two of known place."""
+    points = [
+        {"id": str(i), "per_student_kwh": r["total_j"] / KWH_J, "quality": quality(r)}
+        for i, r in enumerate(reports)
+        if r["total_j"] is not None and quality(r) is not None
+    ]
+    if not same_devices(reports):
+        return []
+    on_it = [p for p in points if frontier_word(reports[int(p["id"])], reports)[0] == "on it"]
+    ordered = sorted(on_it, key=lambda p: p["per_student_kwh"])
+    plane = {"candidates": points, "frontier": ordered, "allowed_kwh": None, "recommendation": None}
+    drawn = chart_lines(plane, min(width, CHART_CELLS), CHART_LINES, glyphs, None)
+    if not drawn:
+        return []
+    order = sorted(points, key=lambda p: p["per_student_kwh"])
+    names = [clean(reports[int(p["id"])]["name"] or reports[int(p["id"])]["run_id"], 20) for p in order]
+    legend = "  ".join(f"{letter} {name}" for letter, name in zip(LETTERS, names, strict=False))
+    return [(), *drawn, ((legend, "dim"),)]
 
 
 def frontier_word(report: Report, reports: Sequence[Report]) -> Piece:
@@ -134,11 +165,21 @@ def frontier_word(report: Report, reports: Sequence[Report]) -> Piece:
     return "on it", "good"
 
 
+def device_kinds(report: Report) -> frozenset[str]:
+    """Kinds of device whose energy is known."""
+    return frozenset(d["kind"] for d in report["devices"] if d["total_j"] is not None)
+
+
+def same_devices(reports: Sequence[Report]) -> bool:
+    """Whether the totals cover the same kinds of device."""
+    return len({device_kinds(r) for r in reports}) <= 1
+
+
 def _scopes(reports: Sequence[Report]) -> list[Line]:
     """Say where the totals do not cover the same kinds of device."""
-    kinds = [frozenset(d["kind"] for d in r["devices"] if d["total_j"] is not None) for r in reports]
-    if len(set(kinds)) <= 1:
+    if same_devices(reports):
         return []
+    kinds = [device_kinds(r) for r in reports]
     text = "; ".join(
         f"{clean(r['name'], 30)}: {', '.join(sorted(k)) or 'none'}" for r, k in zip(reports, kinds, strict=True)
     )
