@@ -27,6 +27,9 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone: no complaint when the interpreter flushes at its end
         sys.exit(141)
+    except OSError as problem:
+        sys.stderr.write(f"kdwatch: {problem.filename or 'output'}: {problem.strerror or problem}\n")
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 
 

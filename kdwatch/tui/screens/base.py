@@ -77,7 +77,7 @@ class KdScreen(Screen[None]):
             text = f"too small: {width}x{height}, needs {MIN_WIDTH}x{MIN_HEIGHT}; q quits"
             small.show([((cut(text, width), "warn"),)])
         else:
-            self.call_after_refresh(self.guarded, self.redraw)
+            self.call_after_refresh(self.redraw)
 
     def places(self, width: int, height: int) -> dict[str, Place]:
         """Places by widget id: header line, one body, footer."""
@@ -105,7 +105,11 @@ class KdScreen(Screen[None]):
                 raise
 
     def redraw(self) -> None:
-        """Draw again from what is known."""
+        """Draw again from what is known, if the parts are there."""
+        self.guarded(self.draw)
+
+    def draw(self) -> None:
+        """What `redraw` does on this screen."""
         if self.kd.frame is not None:
             self.show_frame(self.kd.frame)
 

@@ -40,7 +40,7 @@ class ListingScreen(KdScreen):
     def show_frame(self, frame: Frame) -> None:
         """Most listings do not change with a frame."""
 
-    def redraw(self) -> None:
+    def draw(self) -> None:
         """Title, and the lines from `top` on."""
         body = self.query_one("#body", Lines)
         width, height = body.size

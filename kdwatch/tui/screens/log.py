@@ -52,7 +52,7 @@ class LogScreen(ListingScreen):
             self._open(self._selected_stage())
         self.redraw()
 
-    def redraw(self) -> None:
+    def draw(self) -> None:
         body = self.query_one("#body", Lines)
         width, height = body.size
         if not width or not height or not body.display:

@@ -121,8 +121,8 @@ class PlanScreen(ListingScreen):
             return [(("planning", "dim"),)]
         return card_lines(self.plan, width)
 
-    def redraw(self) -> None:
-        super().redraw()
+    def draw(self) -> None:
+        super().draw()
         chart = self.query_one("#chart", Lines)
         if chart.display and self.plan is not None:
             width, height = chart.size
