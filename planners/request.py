@@ -152,7 +152,7 @@ class PlanRequest:
             ),
             (
                 self.students is not None and self.reuse_n not in (None, self.students),
-                f"students {self.students or 0:g} and reuse {self.reuse_n or 0:g} contradict each other; give one of them",
+                f"students {self.students or 0:g} and reuse {self.reuse_n or 0:g} contradict each other: give one",
             ),
             (
                 self.region is not None and self.intensity is not None,
