@@ -60,12 +60,24 @@ def glyphs_for(settings: Settings, out: TextIO) -> Glyphs:
     return choose_glyphs(settings["glyphs"], encoding, os.environ.get("TERM", ""))
 
 
-def frame(path: Path, width: int | None = None, command_line: Mapping[str, Any] | None = None) -> str:
-    """One frame of a run as text of `width` columns (the terminal's, or 80 where there is none)."""
+def frame(
+    path: Path, width: int | None = None, command_line: Mapping[str, Any] | None = None, at_t: float | None = None
+) -> str:
+    """One frame of a run as text of `width` columns (the terminal's, or 80 where there is none): the newest, or that
+    of run time `at_t`."""
     settings = load(command_line)
-    feed = RunFeed(path, g_per_kwh=fallback_intensity(settings))
+    feed = RunFeed(path, g_per_kwh=fallback_intensity(settings)) if at_t is None else _standing(path, at_t, settings)
     width = width or shutil.get_terminal_size((80, 24)).columns
     return _harmless(render(feed, feed.frame(), settings, width, glyphs_for(settings, sys.stdout)), sys.stdout)
+
+
+def _standing(path: Path, at_t: float, settings: Settings) -> RunFeed:
+    """A replay that is paused at a run time."""
+    from kdwatch.tui.replay import ReplayFeed
+
+    feed = ReplayFeed(path, start=at_t, g_per_kwh=fallback_intensity(settings))
+    feed.paused = True
+    return feed
 
 
 def render(feed: RunFeed, now: Frame, settings: Settings, width: int, glyphs: Glyphs) -> str:

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tui_live import live_run
 from tui_runs import Shape, make_run
 
+from kdwatch.cli.root import cli
 from kdwatch.tui import plain
 from kdwatch.tui.view.line import width_of
 
@@ -23,6 +25,16 @@ def test_one_frame_of_text(tmp_path: Path, width: int) -> None:
     lines = text.splitlines()
     assert max(width_of(line) for line in lines if not line.startswith("warning")) <= width and "\x1b" not in text
     assert any(line.lstrip().startswith("total") for line in lines) and "GPU 0" in text and "power total" in text
+
+
+def test_one_frame_of_a_moment(tmp_path: Path) -> None:
+    """100 s: the third stage runs and the fourth waits; `replay --once --at` prints that, without --at the end."""
+    run = make_run(tmp_path / "run", Shape(gpus=1, gap=None))
+    text = CliRunner().invoke(cli, ["replay", str(run), "--once", "--at", "1:40"]).stdout
+    assert text == plain.frame(run, 80, at_t=100.0) and "0:01:40" in text.splitlines()[0]
+    states = {line.split("  ")[0][3:].strip(): line for line in text.splitlines() if line[:2].strip().isdigit()}
+    assert " run" in states["teacher logits"] and " wait" in states["student"]
+    assert "completed" in CliRunner().invoke(cli, ["replay", str(run), "--once"]).stdout.splitlines()[0]
 
 
 def test_follow_prints_a_line_per_tick_and_the_table_at_the_end(tmp_path: Path) -> None:
