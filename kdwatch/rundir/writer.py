@@ -97,13 +97,14 @@ class RunWriter:
             self._disk_error(self.path / MANIFEST, problem)
 
     def event(self, type: str, t: float | None = None, **fields: Any) -> dict[str, Any]:
-        """Write one event at once, in one system call; returns it as a ledger takes it.
+        """Write one event at once, in one system call, and the rows that wait; returns it as a ledger takes it.
 
         `t` is run time; None means now.
         """
         found = {"t": round(self.now() if t is None else t, 6), "type": type, **fields}
         self._newest = max(self._newest, found["t"])
         self._events.write(to_json(found).encode() + b"\n")
+        self._flush_rows()  # a run killed right after a stage's edge keeps the readings of that edge
         return found
 
     def open_stream(self, name: str, columns: Sequence[str]) -> None:

@@ -84,6 +84,15 @@ def test_events_are_one_write_each_and_there_at_once(tmp_path: Path, monkeypatch
     assert (tmp_path / "run/events.jsonl").read_bytes() == calls[0]
 
 
+def test_an_event_takes_the_waiting_samples_along(tmp_path: Path) -> None:
+    """A run killed in its first tenths of a second keeps the readings of its stages' edges."""
+    writer = RunWriter.create(tmp_path / "run", {"devices": []})
+    writer.open_stream("rapl", ["cpu0_j"])
+    writer.sample("rapl", 0.01, [12.5])
+    writer.event("stage_ended", 0.02, stage="a", status="completed")
+    assert (tmp_path / "run" / "samples" / "rapl-000001.csv").read_text() == "t_s,cpu0_j\n0.010000,12.500\n"
+
+
 def test_samples_are_in_the_file_within_half_a_second(tmp_path: Path) -> None:
     """Run time of the newest row in the file is never more than 0.5 s behind the newest sample."""
     writer = make(tmp_path / "run")
