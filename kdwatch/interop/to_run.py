@@ -22,7 +22,7 @@ from kdwatch.rundir.writer import RunWriter
 
 STREAM = "import"
 ROWS_PER_WRITE = 5_000
-ROWS_PER_SEGMENT = 200_000
+ROWS_PER_SEGMENT = 50_000
 ROWS_WITHOUT_CHECKPOINT = 10_000
 """A run of more rows ends with a checkpoint, so that it opens at once."""
 MAX_NOTES = 200
