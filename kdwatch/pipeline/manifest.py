@@ -14,7 +14,7 @@ from typing import Any
 from kdwatch import __version__
 from kdwatch.meters.base import Meter
 from kdwatch.rundir.process import identity
-from kdwatch.rundir.redact import mask_args, mask_mapping, mask_url
+from kdwatch.rundir.redact import mask_args, mask_mapping, mask_url, mask_values, secret_values
 
 NOTED_PACKAGES = (
     "torch",
@@ -44,7 +44,7 @@ def build_manifest(
 ) -> dict[str, Any]:
     """The manifest's object. `accounting`: budget_j, pue, region, intensity_g_per_kwh."""
     devices = [{**asdict(d), "stream": m.name} for m in meters for d in m.devices]
-    return {
+    manifest = {
         "kdwatch_version": __version__,
         "run_id": run_id,
         "name": name,
@@ -60,6 +60,10 @@ def build_manifest(
         "environment": sorted(environment),
         "protocol": "default",
         **accounting,
+    }
+    secrets = secret_values(environment)
+    return {key: mask_values(value, secrets) for key, value in manifest.items() if key != "environment"} | {
+        "environment": manifest["environment"]
     }
 
 

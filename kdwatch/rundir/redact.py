@@ -14,8 +14,9 @@ _SECRET_NAME = re.compile(
     r"|sig|dsn)s?(?:$|[^a-z])"
 )
 _COUNTED_TOKENS = re.compile(
-    r"(?i)(?:max|min|num|n|total|new|budget|input|output|per|special|pad|eos|bos|add|mask)[-_. ]?\w*tokens?(?:$|[-_.])"
-    r"|tokens?[-_. ](?:per|count|budget|limit|length|ids?)"
+    r"(?i)(?:^|[^a-z])(?:(?:max|min|num|n|total|new|budget|input|output)[-_. ]?(?:[a-z0-9]+[-_. ])*tokens"
+    r"|(?:per|special|pad|eos|bos|unk|sep|cls|add|mask)[-_. ]?(?:[a-z0-9]+[-_. ])*tokens?)(?:$|[-_.])"
+    r"|tokens?[-_. ](?:per|count|budget|limit|length|ids?)(?:$|[^a-z])"
 )
 """`max_new_tokens`, `tokens_per_s`: numbers and vocabulary, no credentials."""
 
@@ -34,6 +35,18 @@ _ASSIGNMENT = re.compile(
     r"(?P<name>[\w.-]*[A-Za-z][\w.-]*)(?P<sep>[\"']?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&'\"]+)"
 )
 _FLAG_AND_VALUE = re.compile(r"(?P<flag>--?[A-Za-z][\w-]*)(?P<sep>\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s-][^\s]*)")
+
+
+_GLUED_PASSWORD = {
+    "mysql": "-p", "mysqldump": "-p", "mariadb": "-p", "mariadb-dump": "-p", "sshpass": "-p", "redis-cli": "-a",
+}  # fmt: skip
+"""Programs whose short flag carries a password."""
+_NEXT_WORD_TOO = ("sshpass", "redis-cli")
+"""Those of them that also take it as the next word."""
+_USER_AND_PASSWORD = re.compile(r"(?P<flag>-u|--user=|--proxy-user=)?(?P<user>[^\s:/-][^\s:/]*):\S+")
+_USER_FLAGS = ("-u", "--user", "--proxy-user")
+_LEAST_SECRET = 8
+"""Characters that a variable's value needs before it is looked for in other texts."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -73,7 +86,7 @@ def mask_args(args: Sequence[str]) -> list[str]:
     """A command line, word by word: values of secret flags, secrets inside a word, URL passwords."""
     masked: list[str] = []
     hide_next = False
-    for word in map(str, args):
+    for word in _mask_short_flags([str(arg) for arg in args]):
         if hide_next and not (word.startswith("-") and is_secret_name(word)):
             masked.append(MASK)
             hide_next = False
@@ -82,6 +95,45 @@ def mask_args(args: Sequence[str]) -> list[str]:
         hide_next = is_flag and is_secret_name(word)
         masked.append(word if hide_next else mask_text(word))
     return masked
+
+
+def _mask_short_flags(words: Sequence[str]) -> list[str]:
+    """`mysql -pSECRET`, `sshpass -p SECRET`, `curl -u me:SECRET`: flags that only their programs give a meaning."""
+    masked: list[str] = []
+    program, previous = "", ""
+    for word in words:
+        name = word.rpartition("/")[2]
+        program = name if name in _GLUED_PASSWORD else program
+        flag = _GLUED_PASSWORD.get(program)
+        user = _USER_AND_PASSWORD.fullmatch(word)
+        if flag and word.startswith(flag) and word != flag:
+            word = flag + MASK
+        elif flag and previous == flag and program in _NEXT_WORD_TOO:
+            word = MASK
+        elif user and (user["flag"] or previous in _USER_FLAGS):
+            word = f"{user['flag'] or ''}{user['user']}:{MASK}"
+        masked.append(word)
+        previous = word
+    return masked
+
+
+def secret_values(environment: Mapping[str, str]) -> list[str]:
+    """Values of variables whose names say that they hold credentials, the longest first; short ones are left out."""
+    found = {v for name, v in environment.items() if is_secret_name(name) and len(v) >= _LEAST_SECRET}
+    return sorted(found, key=len, reverse=True)
+
+
+def mask_values(data: Any, secrets: Sequence[str]) -> Any:
+    """The same data with known secrets masked in every text, keys excepted."""
+    if isinstance(data, str):
+        for secret in secrets:
+            data = data.replace(secret, MASK)
+        return data
+    if isinstance(data, Mapping):
+        return {k: mask_values(v, secrets) for k, v in data.items()}
+    if isinstance(data, list | tuple):
+        return [mask_values(item, secrets) for item in data]
+    return data
 
 
 def mask_mapping(data: Any) -> Any:

@@ -58,6 +58,7 @@ def arguments() -> list[str]:
         f"--password={PLANTED['assignment']}",
         f"https://me:{PLANTED['url']}@example.org/",
         PLANTED["known"],
+        f"--plain={PLANTED['environment']}",
     ]
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kdwatch.rundir.redact import MASK, is_secret_name, mask_args, mask_mapping, mask_text, mask_url
+from kdwatch.rundir.redact import (
+    MASK,
+    is_secret_name,
+    mask_args,
+    mask_mapping,
+    mask_text,
+    mask_url,
+    mask_values,
+    secret_values,
+)
 
 SECRETS = ["hf_AbCdEfGhIjKlMnOp", "s3cr3t-p4ss", "ghp_0123456789abcdefABCDEF0123456789abcd"]
 
@@ -58,6 +67,46 @@ def test_what_is_no_secret_stays(args: list[str]) -> None:
     assert mask_args(args) == args
 
 
+@pytest.mark.parametrize(
+    ("args", "masked"),
+    [
+        (["mysql", "-h", "db", "-ps3cr3t", "kd"], ["mysql", "-h", "db", f"-p{MASK}", "kd"]),
+        (["mysql", "-p", "kd"], ["mysql", "-p", "kd"]),  # it asks; the word is a database
+        (["/usr/bin/sshpass", "-p", "s3cr3t", "ssh", "node"], ["/usr/bin/sshpass", "-p", MASK, "ssh", "node"]),
+        (["redis-cli", "-a", "s3cr3t", "get", "x"], ["redis-cli", "-a", MASK, "get", "x"]),
+        (["curl", "-u", "me:s3cr3t", "https://x.org/"], ["curl", "-u", f"me:{MASK}", "https://x.org/"]),
+        (["curl", "-ume:s3cr3t"], ["curl", f"-ume:{MASK}"]),
+        (["curl", "--user=me:s3cr3t"], ["curl", f"--user=me:{MASK}"]),
+        (["docker", "run", "-u", "1000"], ["docker", "run", "-u", "1000"]),
+        (["train", "-p16", "--port", "a:b"], ["train", "-p16", "--port", "a:b"]),
+        (["python", "-u", "train.py"], ["python", "-u", "train.py"]),
+    ],
+)
+def test_short_flags_that_carry_a_password(args: list[str], masked: list[str]) -> None:
+    assert mask_args(args) == masked
+
+
+def test_the_values_of_secret_variables_are_found_in_other_texts() -> None:
+    environment = {
+        "MY_TOKEN": "abcd-efgh-ijkl",
+        "OTHER_TOKEN": "abcd-efgh",
+        "PIN_TOKEN": "1234",
+        "HOME": "/home/someone",
+    }
+    values = secret_values(environment)
+    assert values == ["abcd-efgh-ijkl", "abcd-efgh"]
+    told = {
+        "command": ["x", "--key=abcd-efgh-ijkl"],
+        "n": 3,
+        "home": "/home/someone",
+        "pin": "1234",
+        "b": ("abcd-efgh",),
+    }
+    assert mask_values(told, values) == {
+        "command": ["x", f"--key={MASK}"], "n": 3, "home": "/home/someone", "pin": "1234", "b": [MASK],
+    }  # fmt: skip
+
+
 def test_urls_lose_their_password_only() -> None:
     assert mask_url("https://me:pw@example.org/r.git") == f"https://{MASK}@example.org/r.git"
     assert mask_url("git@example.org:me/r.git") == "git@example.org:me/r.git"
@@ -84,12 +133,42 @@ def test_mappings_are_masked_at_any_depth() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["HF_TOKEN", "apiKey", "AWS_SECRET_ACCESS_KEY", "db.password", "GITHUB_PAT_TOKEN", "PGPASSWORD"]
+    "name",
+    [
+        "HF_TOKEN",
+        "apiKey",
+        "AWS_SECRET_ACCESS_KEY",
+        "db.password",
+        "GITHUB_PAT_TOKEN",
+        "PGPASSWORD",
+        "WANDB_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "huggingfaceToken",
+        "OPENAI_TOKEN",
+        "ADMIN_TOKEN",
+        "MAXIM_TOKEN",
+        "TOKEN",
+    ],
 )
 def test_secret_names(name: str) -> None:
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", ["tokenizer", "max_tokens", "monkey", "keys", "author", "n_tokens", "PATH", "design"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tokenizer",
+        "max_tokens",
+        "maxNewTokens",
+        "min_new_tokens",
+        "mask_token",
+        "monkey",
+        "keys",
+        "author",
+        "n_tokens",
+        "PATH",
+        "design",
+    ],
+)
 def test_plain_names(name: str) -> None:
     assert not is_secret_name(name)
