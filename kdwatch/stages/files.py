@@ -15,8 +15,11 @@ from kdwatch.stages.problem import StageProblem
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only when the block has ended well."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A file that appears under its name only when the block has ended well.
+
+    A killed process leaves its part under a name that the next one overwrites.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as f:
             yield f

@@ -49,7 +49,6 @@ def _generate(settings: GenerateSettings, stage: Stage, data: TokenSet, rows: np
     progress.phase("work")
     for number, shard in missing:
         store.write(number, engine.answer(data, shard, stage, store))
-        progress.progress(tokens=store.tokens, input_tokens=store.prompt_tokens, step=store.rows, total_steps=len(rows))
 
 
 if __name__ == "__main__":

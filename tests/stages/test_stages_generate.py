@@ -121,7 +121,13 @@ def test_a_stopped_generation_goes_on_and_gives_the_same(
     monkeypatch.setattr(engines.TransformersEngine, "answer", answer)
     with pytest.raises(Stopped):
         generate.work(wanted, stage)
+    events = tmp_path / "events"
+    monkeypatch.setenv("KDWATCH_EVENTS", str(events))
     in_process(generate.work, wanted, output, data=data)
+    said = [json.loads(line) for line in events.read_text().splitlines()]
+    told = max(e["tokens"] for e in said if e["type"] == "progress")
+    all_of_them = read_tokens(output).response_counts
+    assert told == int(all_of_them[10:].sum()) and "resumed" in [e.get("code") for e in said]
     assert len(asked) == 2 + 1 + 2
     for name in ("ids.npy", "targets.npy", "examples.jsonl"):
         assert (output / name).read_bytes() == (whole / name).read_bytes()

@@ -4,55 +4,194 @@ from __future__ import annotations
 
 import json
 import random
-import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stages_help import as_process, in_process, preprocessed, task_rows
+from stages_help import as_process, jsonl, task_rows
 
-from kdwatch.stages import cache_logits, generate, train
-from kdwatch.stages.settings import CacheSettings, GenerateSettings, TrainSettings
+from kdwatch.stages.registry import BUILTIN
+from kdwatch.stages.settings import TrainSettings
 
 LIMIT_S = 240
+ONE = {"device": "cpu", "threads": 1}
+FORKER = Path(__file__).parent / "stage_forker.py"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stage with what it needs."""
+
+    uses: str
+    settings: dict[str, Any]
+    inputs: dict[str, str] = field(default_factory=dict)
+    """Input name: case whose output it is."""
+
+
+def cases(teacher: str, student: str, rows: str) -> dict[str, Case]:
+    """Every stage that makes or measures something, and every regime of training."""
+    train = {
+        "student": student,
+        "max_steps": 60,
+        "batch_rows": 16,
+        "learning_rate": 0.01,
+        "checkpoint_every_s": 0.05,
+        **ONE,
+    }
+    stop = {"epsilon": 0.0, "patience": 99, "every": 20}
+    scores = {"exact_match": rows, "perplexity": True, "agreement": True, "max_new_tokens": 8, "batch_rows": 8, **ONE}
+    answers = {"max_new_tokens": 12, "min_tokens": 0, "keep_truncated": True, "shard_rows": 20, "batch_rows": 8}
+    cache = {"top_k": 10, "shard_tokens": 100, "batch_tokens": 200}
+    return {
+        "preprocess": Case("preprocess", {"data": rows, "tokenizer": student, "validation": 0.1}),
+        "cache": Case("teacher.cache_logits", {"teacher": teacher, **cache, **ONE}, {"data": "preprocess"}),
+        "cache-samples": Case(
+            "teacher.cache_logits",
+            {"teacher": teacher, "method": "sample", "samples": 10, "shard_tokens": 100, "batch_tokens": 200, **ONE},
+            {"data": "preprocess"},
+        ),
+        "generate": Case("teacher.generate", {"teacher": teacher, **answers, **ONE}, {"data": "preprocess"}),
+        "sft": Case("student.train", {**train, "early_stop": stop}, {"data": "preprocess"}),
+        "kd": Case(
+            "student.train",
+            {**train, "objective": "kd", "accumulate": 2, "early_stop": stop},
+            {"data": "preprocess", "logits": "cache"},
+        ),
+        "synthetic": Case(
+            "student.train",
+            {**train, "weights": "bfloat16", "optimizer": "adafactor", "packing": True},
+            {"data": "generate"},
+        ),
+        "on-policy": Case(
+            "student.train",
+            {**train, "objective": "on_policy", "teacher": teacher, "max_new_tokens": 6, "max_steps": 20},
+            {"data": "preprocess"},
+        ),
+        "teacher-scores": Case(
+            "teacher.evaluate", {"teacher": teacher, **scores}, {"data": "preprocess", "logits": "cache"}
+        ),
+        "scores": Case(
+            "evaluate",
+            {"student": student, **scores},
+            {"data": "preprocess", "logits": "cache", "teacher_scores": "teacher-scores"},
+        ),
+    }
+
+
+NAMES = list(cases("", "", ""))
+
+
+@dataclass
+class World:
+    """Undisturbed outputs, and the process that forks stages."""
+
+    folder: Path
+    cases: dict[str, Case]
+    forker: subprocess.Popen[str]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self, name: str, folder: Path, kill_after: float | None = None) -> tuple[int, float]:
+        """(exit status, seconds) of one process of this stage that writes into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        case = self.cases[name]
+        output = folder / "out" if BUILTIN[case.uses].makes else None
+        value = {
+            "name": name,
+            "settings": case.settings,
+            "inputs": {key: str(self.folder / made / "out") for key, made in case.inputs.items()},
+            "output": output and str(output),
+        }
+        (folder / "config.json").write_text(json.dumps(value))
+        order = {
+            "uses": case.uses,
+            "config": str(folder / "config.json"),
+            "events": str(folder / "events.jsonl"),
+            "log": str(folder / "log"),
+            "kill_after": kill_after,
+        }
+        (folder / "events.jsonl").write_text("")
+        assert self.forker.stdin and self.forker.stdout
+        print(json.dumps(order), file=self.forker.stdin, flush=True)
+        answer = json.loads(self.forker.stdout.readline())
+        return answer["code"], answer["seconds"]
+
+    def whole(self, name: str) -> Path:
+        """Folder of this stage run without a kill, made on first use."""
+        for needed in self.cases[name].inputs.values():
+            self.whole(needed)
+        folder = self.folder / name
+        if name not in self.seconds:
+            code, self.seconds[name] = self.run(name, folder)
+            assert code == 0, (folder / "log").read_text()
+        return folder
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) -> dict[str, Any]:
-    """A data set, and for each stage its settings, inputs and undisturbed output."""
+def world(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) -> Iterator[World]:
+    """Two hundred rows, two tiny models, one process that has torch loaded."""
     folder = tmp_path_factory.mktemp("kill")
-    data = preprocessed(folder / "data", models["teacher"], task_rows(200), validation=0.1)
-    one = {"device": "cpu", "threads": 1}
-    teacher = str(models["teacher"])
-    cache = {"teacher": teacher, "top_k": 10, "shard_tokens": 100, "batch_tokens": 200, **one}
-    answers = {
-        "teacher": teacher,
-        "max_new_tokens": 12,
-        "min_tokens": 0,
-        "keep_truncated": True,
-        "shard_rows": 40,
-        "batch_rows": 8,
-        **one,
-    }
-    student = {
-        "student": str(models["student"]),
-        "objective": "kd",
-        "max_steps": 150,
-        "batch_rows": 16,
-        "learning_rate": 0.01,
-        "checkpoint_every_s": 0.2,
-        "early_stop": {"epsilon": 0.0, "patience": 99, "every": 30},
-        **one,
-    }
-    in_process(cache_logits.work, CacheSettings(**cache), folder / "cache", data=data)
-    in_process(generate.work, GenerateSettings(**answers), folder / "answers", data=data)
-    in_process(train.work, TrainSettings(**student), folder / "student", data=data, logits=folder / "cache")
-    return {
-        "cache_logits": (cache, {"data": data}, folder / "cache", "shard-*.safetensors"),
-        "generate": (answers, {"data": data}, folder / "answers", "*.npy"),
-        "train": (student, {"data": data, "logits": folder / "cache"}, folder / "student", "model.safetensors"),
-    }
+    rows = jsonl(folder / "rows.jsonl", task_rows(200))
+    modules = sorted({BUILTIN[c.uses].module for c in cases("", "", "").values()})
+    late = ["kdwatch.stages.nn.loop", "kdwatch.stages.cache.writer", "kdwatch.stages.generated.engines"]
+    model = "transformers.models.llama.modeling_llama"
+    command = [sys.executable, str(FORKER), *modules, *late, model]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forker:
+        yield World(folder, cases(str(models["teacher"]), str(models["student"]), str(rows)), forker)
+        assert forker.stdin
+        forker.stdin.close()
+
+
+def result(folder: Path) -> dict[str, Any]:
+    """All that a stage leaves: files by content, and the scores it reported. When losses were reported, by the clock,
+    is left out; tokens too, since each process counts its own."""
+    found: dict[str, Any] = {}
+    for path in sorted((folder / "out").rglob("*")) if (folder / "out").is_dir() else ():
+        if path.is_file():
+            found[str(path.relative_to(folder))] = path.read_bytes()
+    if "out/training.json" in found:
+        record = json.loads(found["out/training.json"])
+        record.pop("losses")
+        found["out/training.json"] = record
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    found["quality"] = [{k: v for k, v in e.items() if k != "t"} for e in events if e["type"] == "quality"]
+    return found
+
+
+def kill_and_resume(world: World, name: str, folder: Path, kills: int, seed: int) -> None:
+    """Kill at `kills` moments drawn evenly from the stage's own duration, always on what the one before left; where it
+    ends first, its result is compared, and the next kills hit a new one."""
+    expected = result(world.whole(name))
+    rng = random.Random(seed)
+    killed = attempt = 0
+    while True:
+        last = killed == kills
+        code, _ = world.run(name, folder / str(attempt), None if last else rng.uniform(0, world.seconds[name]))
+        if code == -9:
+            killed += 1
+            continue
+        assert code == 0, (folder / str(attempt) / "log").read_text()
+        found = result(folder / str(attempt))
+        assert {key: found.get(key) == value for key, value in expected.items()} == dict.fromkeys(expected, True)
+        assert set(found) == set(expected)
+        if last:
+            return
+        attempt += 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_killed_a_few_times_it_ends_the_same(name: str, world: World, tmp_path: Path) -> None:
+    kill_and_resume(world, name, tmp_path, kills=3, seed=1)
+
+
+@pytest.mark.slow  # some 700 processes
+@pytest.mark.parametrize("name", NAMES)
+def test_killed_at_fifty_moments_it_ends_the_same(name: str, world: World, tmp_path: Path) -> None:
+    kill_and_resume(world, name, tmp_path, kills=50, seed=2)
 
 
 def work_begins(events: Path, process: Any) -> bool:
@@ -67,56 +206,13 @@ def work_begins(events: Path, process: Any) -> bool:
     raise AssertionError("the stage did not begin")
 
 
-def kill_until_done(name: str, world: dict[str, Any], folder: Path, kills: int, seed: int) -> int:
-    """Kill the stage `kills` times at random moments of its work, then let it end; how often it was killed in time."""
-    settings, inputs, whole, pattern = world[name]
-    rng = random.Random(seed)
-    output = folder / "out"
-    done = 0
-    for attempt in range(kills + 1):
-        events = folder / f"events-{attempt}.jsonl"
-        process = as_process(f"kdwatch.stages.{name}", settings, output, events, **inputs)
-        if attempt < kills and work_begins(events, process):
-            time.sleep(rng.uniform(0, 0.6))
-            if process.poll() is None:
-                done += 1
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            if (output / "training.json").exists():
-                break
-            continue
-        _, errors = process.communicate(timeout=LIMIT_S)
-        assert process.returncode == 0, errors
-    files = sorted(p.name for p in whole.glob(pattern))
-    assert files == sorted(p.name for p in output.glob(pattern))
-    for file in files:
-        assert (output / file).read_bytes() == (whole / file).read_bytes(), file
-    return done
-
-
-@pytest.mark.parametrize("name", ["cache_logits", "generate", "train"])
-def test_killed_once_it_ends_the_same(name: str, world: dict[str, Any], tmp_path: Path) -> None:
-    kill_until_done(name, world, tmp_path, kills=1, seed=1)
-
-
-@pytest.mark.slow  # 51 process starts for each stage take about ten minutes
-@pytest.mark.parametrize("name", ["cache_logits", "generate", "train"])
-def test_killed_at_fifty_moments_it_ends_the_same(name: str, world: dict[str, Any], tmp_path: Path) -> None:
-    killed = 0
-    for seed in range(10):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        killed += kill_until_done(name, world, folder, kills=5, seed=seed)
-    assert killed >= 20
-
-
-def test_sigterm_saves_within_a_few_seconds_and_says_so(world: dict[str, Any], tmp_path: Path) -> None:
+def test_sigterm_saves_within_a_few_seconds_and_says_so(world: World, tmp_path: Path) -> None:
     """SIGTERM: a checkpoint after the update in progress, exit status 143, and nothing that looks whole."""
-    settings, inputs, _, _ = world["train"]
+    data = world.whole("preprocess") / "out"
     output = tmp_path / "out"
     events = tmp_path / "events.jsonl"
-    long = {**settings, "max_steps": 100_000, "checkpoint_every_s": 1000}
-    process = as_process("kdwatch.stages.train", long, output, events, **inputs)
+    long = {**world.cases["sft"].settings, "max_steps": 100_000, "checkpoint_every_s": 1000}
+    process = as_process("kdwatch.stages.train", long, output, events, data=data)
     assert work_begins(events, process)
     time.sleep(0.3)
     begin = time.monotonic()
@@ -136,11 +232,9 @@ def test_sigterm_saves_within_a_few_seconds_and_says_so(world: dict[str, Any], t
         ({"student": "s", "objective": "on_policy"}, "needs `teacher:`"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(
-    settings: dict[str, Any], said: str, world: dict[str, Any], tmp_path: Path
-) -> None:
-    _, inputs, _, _ = world["train"]
-    process = as_process("kdwatch.stages.train", settings, tmp_path / "o", data=inputs["data"])
+def test_bad_input_is_one_line_and_exit_2(settings: dict[str, Any], said: str, world: World, tmp_path: Path) -> None:
+    data = world.whole("preprocess") / "out"
+    process = as_process("kdwatch.stages.train", settings, tmp_path / "o", data=data)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 2 and said in errors
     assert "Traceback" not in errors and len(errors.strip().splitlines()) == 1

@@ -134,11 +134,19 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, stage: Stage, update: int) -> No
     monkeypatch.setattr(loop.Trainer, "_step", step)
 
 
+def tokens_said(events: Path) -> int:
+    """Tokens that a stage reported as its own; it must also have said that it took up another's work."""
+    said = [json.loads(line) for line in events.read_text().splitlines()]
+    assert [e["code"] for e in said if e["type"] == "warning"] == ["resumed"]
+    return max(e["tokens"] for e in said if e["type"] == "progress")
+
+
 @pytest.mark.parametrize("variant", ["sft", "kd", "adafactor", "bfloat16", "packing"])
 def test_a_stopped_training_resumes_to_the_same_weights(
     tmp_path: Path, models: dict[str, Path], data: Path, logits: Path, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 39, trap 3: stop at update 3 of 6, resume; losses, order and final weights equal an undisturbed training."""
+    """Row 39, trap 3: stop at update 3 of 6, resume; losses, order and final weights equal an undisturbed training, and
+    the tokens that are told are those since the stop."""
     values: dict[str, Any] = {
         "sft": {},
         "kd": {"objective": "kd"},
@@ -155,8 +163,11 @@ def test_a_stopped_training_resumes_to_the_same_weights(
         stop_after(patch, stage, 3)
         with pytest.raises(Stopped):
             train.work(settings, stage)
+    said = json.loads((output / ".resume" / "step-000000003" / "state.json").read_text())
     assert not (output / "model.safetensors").exists()
+    monkeypatch.setenv("KDWATCH_EVENTS", str(tmp_path / "events"))
     resumed = run_training(output, settings, **inputs)
+    assert tokens_said(tmp_path / "events") == whole["tokens"] - said["tokens"]
     assert resumed["validation_losses"] == whole["validation_losses"]
     assert resumed["tokens"] == whole["tokens"] and resumed["updates"] == 6
     for name, weight in final_weights(tmp_path / "whole").items():

@@ -13,7 +13,7 @@ from kdwatch.stages.cache import extract
 from kdwatch.stages.cache.layout import FORMAT, Layout, Positions, pack, unpack
 from kdwatch.stages.cache.shards import ShardEntry, write_shard
 from kdwatch.stages.data.tokens import TokenSet
-from kdwatch.stages.entry import Stage
+from kdwatch.stages.entry import Stage, resumed
 from kdwatch.stages.files import canonical_hash, read_json, write_json
 from kdwatch.stages.nn.batches import by_tokens, collate, response_logits
 from kdwatch.stages.settings import CacheSettings
@@ -64,11 +64,12 @@ class CacheWriter:
     def run(self, model: Any, device: torch.device, stage: Stage) -> None:
         """Make every shard that is not there yet."""
         spans = self.spans()
-        for number, (begin, end) in enumerate(spans):
-            name = f"shard-{number:05d}.safetensors"
-            entry = ShardEntry.read(self.folder, name)
-            if entry is None:
-                entry = self._make(model, device, stage, name, begin, end)
+        names = [f"shard-{number:05d}.safetensors" for number in range(len(spans))]
+        found = [ShardEntry.read(self.folder, name) for name in names]
+        if any(found):
+            resumed(f"with {sum(e is not None for e in found)} of {len(spans)} shards there")
+        for number, (name, (begin, end)) in enumerate(zip(names, spans, strict=True)):
+            entry = found[number] or self._make(model, device, stage, name, begin, end)
             self.entries.append(entry)
             progress.progress(tokens=self.tokens, step=number + 1, total_steps=len(spans))
 

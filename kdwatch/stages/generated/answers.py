@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from kdwatch import progress
+from kdwatch.stages.entry import resumed
 from kdwatch.stages.files import canonical_hash, read_json, write_json
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import GenerateSettings
@@ -40,12 +42,16 @@ class AnswerStore:
         """Output tokens so far, end-of-text tokens included."""
         self.prompt_tokens = 0
         self.rows = 0
+        self.total_rows = 0
+        self.kept: tuple[int, int] = (0, 0)
+        """Output and prompt tokens of an earlier process: their energy is not this one's."""
         self._shards: dict[int, list[RowAnswer]] = {}
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def missing(self, rows: np.ndarray, shard_rows: int) -> list[tuple[int, np.ndarray]]:
-        """(number, rows) of each shard that is not there; those that are count as made by this stage."""
+        """(number, rows) of each shard that is not there."""
         missing = []
+        self.total_rows = len(rows)
         for number, begin in enumerate(range(0, len(rows), shard_rows)):
             answers = self._read(number)
             if answers is None:
@@ -53,13 +59,21 @@ class AnswerStore:
             else:
                 self._shards[number] = answers
                 self.count(answers)
+        self.kept = self.tokens, self.prompt_tokens
+        if self.rows:
+            resumed(f"at row {self.rows} of {self.total_rows}")
         return missing
 
     def count(self, answers: list[RowAnswer]) -> None:
-        """Add to the totals that are reported."""
+        """Add to the totals."""
         self.rows += len(answers)
         self.tokens += sum(len(a.ids) + a.ended for a in answers)
         self.prompt_tokens += sum(a.prompt_tokens for a in answers)
+
+    def report(self) -> None:
+        """Tell how far it is, with the tokens of this process."""
+        tokens, prompt = self.tokens - self.kept[0], self.prompt_tokens - self.kept[1]
+        progress.progress(tokens=tokens, input_tokens=prompt, step=self.rows, total_steps=self.total_rows)
 
     def write(self, number: int, answers: list[RowAnswer]) -> None:
         """Keep one shard."""

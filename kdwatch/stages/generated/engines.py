@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kdwatch import progress
 from kdwatch.stages.data.tokens import TokenSet
 from kdwatch.stages.entry import Stage
 from kdwatch.stages.generated.answers import AnswerStore, RowAnswer
@@ -59,7 +58,7 @@ class TransformersEngine:
             answers = self.decoder.answer([prompts[r] for r in part], settings.max_new_tokens, sampling, part)
             made = [RowAnswer(r, len(prompts[r]), a.ids, a.ended) for r, a in zip(part, answers, strict=True)]
             store.count(made)
-            progress.progress(tokens=store.tokens, input_tokens=store.prompt_tokens, step=store.rows)
+            store.report()
             found |= {a.row: a for a in made}
         return [found[int(r)] for r in rows]
 
@@ -93,6 +92,7 @@ class VllmEngine:
             ended = bool(ids) and ids[-1] == self.eos
             made.append(RowAnswer(int(r), len(prompt), ids[:-1] if ended else ids, ended))
         store.count(made)
+        store.report()
         return made
 
     def _parameters(self, row: int) -> Any:

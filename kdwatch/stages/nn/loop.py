@@ -12,7 +12,7 @@ import torch
 
 from kdwatch import progress
 from kdwatch.stages.data.tokens import TokenSet
-from kdwatch.stages.entry import Stage, Stopped
+from kdwatch.stages.entry import Stage, Stopped, resumed
 from kdwatch.stages.nn import optim
 from kdwatch.stages.nn.batches import Batch, bins_of, by_tokens, collate, collate_packed
 from kdwatch.stages.nn.checkpoint import Checkpoints
@@ -47,6 +47,8 @@ class Trainer:
     """Whose held-out rows (all, where none is) decide early stopping; None: the held-out rows of `data`."""
     ranks: Ranks = field(default_factory=Ranks)
     update: int = 0
+    tokens_before: int = 0
+    """Of these, the ones of an earlier process that this one took up: their energy is not this one's."""
     tokens: int = 0
     """Non-pad tokens so far, over all epochs and processes."""
     losses: list[tuple[int, float]] = field(default_factory=list)
@@ -167,7 +169,8 @@ class Trainer:
         self._sum.zero_()
         self._since = 0
         if self.ranks.first:
-            progress.progress(tokens=self.tokens, step=self.update, total_steps=self.total, loss=self.losses[-1][1])
+            made = self.tokens - self.tokens_before
+            progress.progress(tokens=made, step=self.update, total_steps=self.total, loss=self.losses[-1][1])
 
     def _check_finite(self, loss: torch.Tensor) -> None:
         if not bool(torch.isfinite(loss)):
@@ -202,7 +205,9 @@ class Trainer:
             best, self.patience.best_update, self.patience.waited = state["patience"]
             self.patience.best = math.inf if best is None else best
             self.stopped_early = self.patience.over
-        print(f"resumed at step {self.update} of {self.total}", flush=True)
+        self.tokens_before = self.tokens
+        if self.ranks.first:
+            resumed(f"at step {self.update} of {self.total}")
 
     def _validate(self) -> None:
         """Mean loss per position on the validation rows; the best weights are kept aside."""
