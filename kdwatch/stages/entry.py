@@ -61,14 +61,14 @@ def read_stage() -> tuple[Stage, dict[str, object]]:
     return Stage(config["name"], inputs, Path(output) if output else None), config.get("settings") or {}
 
 
-THREADS_SLEEP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
-"""Waiting threads sleep instead of spinning: spinning takes energy, and on a shared machine most of the time."""
-
-
 def resumed(where: str) -> None:
     """Say that this process goes on with the work of an earlier one; tokens are counted from here on."""
     print(f"resumed {where}", flush=True)
     progress.warning("resumed", f"resumed {where}: energy and tokens before that are in the run that was stopped")
+
+
+THREADS_SLEEP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+"""Waiting threads sleep instead of spinning: spinning takes energy, and on a shared machine most of the time."""
 
 
 def run_stage(kind: type[S], work: Callable[[S, Stage], None]) -> None:

@@ -47,10 +47,10 @@ class Trainer:
     """Whose held-out rows (all, where none is) decide early stopping; None: the held-out rows of `data`."""
     ranks: Ranks = field(default_factory=Ranks)
     update: int = 0
-    tokens_before: int = 0
-    """Of these, the ones of an earlier process that this one took up: their energy is not this one's."""
     tokens: int = 0
     """Non-pad tokens so far, over all epochs and processes."""
+    tokens_before: int = 0
+    """Of these, the ones of an earlier process that this one took up: their energy is not this one's."""
     losses: list[tuple[int, float]] = field(default_factory=list)
     """(updates, mean loss since the last entry) at each report."""
     validations: list[tuple[int, float]] = field(default_factory=list)
