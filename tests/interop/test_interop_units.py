@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import naive
 import polars as pl
 import pytest
 from huggingface_hub import ModelCard
@@ -44,8 +45,8 @@ BOARD: dict[str, Any] = {
 PACKAGE = {**BOARD, "key": "cpu0", "id": "rapl:package-0", "name": "package-0", "kind": "cpu", "scope": "package"}
 
 
-def record(number: int, device: dict[str, Any]) -> Path:
-    """A device at 250 W; one stage from 0 to 4 s, the whole of the run."""
+def record(number: int, device: dict[str, Any], unit: float = 1.0) -> Path:
+    """A device at 250 W; one stage from 0 to 4 s, the whole of the run. `unit`: joules in what is taken for one."""
     manifest = {
         "name": "units",
         "regime": "kd",
@@ -59,7 +60,7 @@ def record(number: int, device: dict[str, Any]) -> Path:
     writer.open_stream("all", [f"{device['key']}_j", f"{device['key']}_w"])
     writer.event("stage_started", 0.0, stage="teacher")
     for step in range(41):
-        writer.sample("all", step / 10, [250.0 * step / 10, 250.0])
+        writer.sample("all", step / 10, [250.0 * step / 10 * unit, 250.0 * unit])
     writer.event("progress", 4.0, stage="teacher", tokens=TOKENS)
     writer.event("stage_ended", 4.0, stage="teacher", status="completed", exit_code=0)
     writer.event("run_ended", 4.0, status="completed", exit_code=0)
@@ -159,6 +160,27 @@ def test_fault_44_trackers_get_joules(export: Exporter, name: str, monkeypatch: 
     TRACKERS[name](export.report, None)
     energies = [value for key, value in seen.items() if key.endswith(("teacher/gpu_j", "teacher/energy_j", "/total_j"))]
     assert energies == pytest.approx([JOULES] * 3)
+
+
+@pytest.mark.fault(44)
+def test_fault_44_each_check_refuses_millijoules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same run with NVML's millijoules taken for joules: none of the checks above passes."""
+    wrong = record(9, {**BOARD, "limit_w": None}, unit=naive.millijoules_as_joules(1.0))
+    export = Exporter(wrong, ExportOptions(g_per_kwh=G_PER_KWH))
+    for check in (
+        lambda: test_fault_44_codecarbon_has_kwh_kilograms_and_watts(export),
+        lambda: test_fault_44_metrics_are_in_base_units(export, "openmetrics", openmetrics),
+        lambda: test_fault_44_metrics_are_in_base_units(export, "prometheus", prometheus),
+        lambda: test_fault_44_the_model_card_has_grams(export),
+        lambda: test_fault_44_sci_has_kwh_and_grams_for_each_token(export),
+        lambda: test_fault_44_tables_have_joules_and_watts(export, tmp_path),
+        lambda: test_fault_44_what_people_read_has_the_unit_beside_it(export, "markdown"),
+        lambda: test_fault_44_what_people_read_has_the_unit_beside_it(export, "html"),
+        lambda: test_fault_44_a_textfile_has_joules(wrong, tmp_path),
+        *(lambda name=name: test_fault_44_trackers_get_joules(export, name, monkeypatch) for name in TRACKERS),
+    ):
+        with pytest.raises(AssertionError):
+            check()
 
 
 def test_fault_44_no_export_is_left_out() -> None:

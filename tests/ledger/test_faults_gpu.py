@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import naive
 import pytest
 from board_simulation import AVERAGE_WINDOW_S, Board, Trace, polls
 from ledger_inputs import end, every, fill, gpu, manifest, part, stage, start
@@ -13,6 +14,7 @@ from kdwatch.ledger.core import Ledger
 TENTH = 0.1
 
 
+@pytest.mark.fault(30)
 def test_fault_30_averaged_and_instantaneous_power_are_not_the_same() -> None:
     """100 -> 600 W at a stage's start, legacy field a mean of 1 s: within 2 % over 5 s, with and without a counter."""
     import random
@@ -31,6 +33,8 @@ def test_fault_30_averaged_and_instantaneous_power_are_not_the_same() -> None:
             board.average,
         )
         assert ledger.totals().stages[0].energy_j["gpu"] == pytest.approx(3000.0, rel=0.02)
+        inside = every(TENTH, 5.0, 10.0)
+        assert naive.trapezoid(inside, [board.average(t) for t in inside]) < 3000.0 * 0.95
 
 
 def test_averaged_power_alone_is_shifted_by_half_its_window() -> None:
@@ -50,6 +54,7 @@ def test_averaged_power_alone_is_shifted_by_half_its_window() -> None:
     assert part(ledger.totals(), "s", "g0").source == "integrated"
 
 
+@pytest.mark.fault(31)
 def test_fault_31_a_frozen_counter_falls_back_to_power() -> None:
     """The counter stands for 5 s of 20 s at 300 W and then goes on from where it stood."""
 
@@ -62,6 +67,7 @@ def test_fault_31_a_frozen_counter_falls_back_to_power() -> None:
     )  # fmt: skip
     device = part(ledger.totals(), "s", "g0")
     assert device.energy_j == pytest.approx(6000.0, rel=0.01)
+    assert naive.last_minus_first([counter(0.0), counter(20.0)]) == 4500.0
     assert {"frozen", "bridged"} <= set(device.flags)
     assert "counter_frozen" in {w["code"] for w in ledger.totals().warnings}
 
@@ -85,6 +91,7 @@ def test_a_counter_that_catches_up_after_a_pause_is_believed() -> None:
     assert device.energy_j == pytest.approx(6000.0, rel=0.01) and "frozen" not in device.flags
 
 
+@pytest.mark.fault(33)
 def test_fault_33_a_window_shorter_than_a_tick_has_an_energy_and_a_bound() -> None:
     """60 ms at 500 W, a counter of 100 ms: 30 J, and the bound covers what is not known; no bare 0."""
 
@@ -98,6 +105,7 @@ def test_fault_33_a_window_shorter_than_a_tick_has_an_energy_and_a_bound() -> No
     device = part(ledger.totals(), "s", "g0")
     assert device.energy_j == pytest.approx(30.0, abs=5.0)
     assert device.bound is not None and abs(device.energy_j - 30.0) <= device.bound.edge_j <= 60.0
+    assert naive.last_minus_first([counter(5.02), counter(5.08)]) == 0.0
 
 
 def test_fault_33_without_power_the_bound_is_one_tick_at_each_edge() -> None:
@@ -116,6 +124,7 @@ def reset_at_one(t: float) -> float:
     return 5_000_000.0 + 300.0 * t if t < 1.0 else 300.0 * (t - 1.0)
 
 
+@pytest.mark.fault(34)
 def test_fault_34_a_counter_reset_is_bridged_by_power() -> None:
     """Driver reload at 1 s of 3 s: 900 J within 10 %, flagged (another tool gives -5 000 100 J)."""
     ledger = fill(
@@ -124,6 +133,7 @@ def test_fault_34_a_counter_reset_is_bridged_by_power() -> None:
     )  # fmt: skip
     device = part(ledger.totals(), "s", "g0")
     assert device.energy_j == pytest.approx(900.0, rel=0.02)
+    assert naive.last_minus_first([reset_at_one(0.0), reset_at_one(3.0)]) < -4e6
     assert "reset" in device.flags
     assert "counter_reset" in {w["code"] for w in ledger.totals().warnings}
 
@@ -138,26 +148,32 @@ def test_fault_34_a_reset_without_power_is_a_gap_not_a_number() -> None:
     assert device.bound.gap_j >= 900.0 - device.energy_j
 
 
+@pytest.mark.fault(41)
 def test_fault_41_power_above_the_boards_limit_is_discarded() -> None:
     """First sample 25 kW on a 700 W board."""
+    watts = {t: 25000.0 if t == 0.0 else 250.0 for t in every(TENTH, 0.0, 11.5)}
     ledger = fill(
         Ledger(manifest([gpu(source="integrated")], ["s"])), [start(0.0, "s"), end(10.0, "s")], "g0",
-        every(TENTH, 0.0, 11.5), power=lambda t: 25000.0 if t == 0.0 else 250.0,
+        watts, power=watts.get,
     )  # fmt: skip
     device = part(ledger.totals(), "s", "g0")
     assert device.energy_j == pytest.approx(2500.0, rel=0.01)
+    assert naive.trapezoid(list(watts)[:101], list(watts.values())[:101]) > 3700.0
     assert device.peak_w == 250.0 and "discarded" in device.flags
 
 
+@pytest.mark.fault(41)
 def test_fault_41_a_counters_impossible_step_is_discarded() -> None:
+    values = {t: 250.0 * t + (9e6 if t == 4.0 else 0.0) for t in every(TENTH, 0.0, 11.5)}
     ledger = fill(
-        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(10.0, "s")], "g0", every(TENTH, 0.0, 11.5),
-        lambda t: 250.0 * t + (9e6 if t == 4.0 else 0.0), lambda t: 250.0,
-    )  # fmt: skip
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(10.0, "s")], "g0", values, values.get, lambda t: 250.0
+    )
     device = part(ledger.totals(), "s", "g0")
     assert device.energy_j == pytest.approx(2500.0, rel=0.01) and "discarded" in device.flags
+    assert naive.rises_only(list(values.values())) > 9e6
 
 
+@pytest.mark.fault(42)
 def test_fault_42_fast_polling_of_a_slow_sensor_changes_nothing() -> None:
     """10 ms polls of a value that changes every 100 ms: within 1 % of 100 ms polls."""
 
@@ -172,6 +188,8 @@ def test_fault_42_fast_polling_of_a_slow_sensor_changes_nothing() -> None:
         )  # fmt: skip
         found.append(part(ledger.totals(), "s", "g0").energy_j)
     assert found[0] == pytest.approx(found[1], rel=0.01)
+    counted = [naive.each_reading_is_a_period([power(t) for t in every(p, 1.0, 31.0)], 0.1) for p in (0.01, 0.1)]
+    assert counted[0] > 9 * counted[1]
 
 
 def test_constant_power_without_changes_is_not_nothing() -> None:
@@ -255,6 +273,7 @@ def test_one_lost_board_costs_no_other_a_sample() -> None:
     assert "sensor_lost" in {w["code"] for w in totals.warnings}
 
 
+@pytest.mark.fault(46)
 def test_fault_46_a_die_that_reads_zero_is_not_counted_twice() -> None:
     """Two dies of one card, the second reads 0 W: the card's energy is the first's, the second is unknown."""
     ledger = Ledger(manifest([gpu("g0", source="integrated", scope="card"), gpu("g1", source="integrated")], ["s"]))
@@ -267,8 +286,11 @@ def test_fault_46_a_die_that_reads_zero_is_not_counted_twice() -> None:
     assert stage(totals, "s").energy_j["gpu"] == pytest.approx(4000.0, rel=0.01)
     assert part(totals, "s", "g1").energy_j is None and "gpu" in stage(totals, "s").energy_j["missing"]
     assert part(totals, "s", "g0").scope == "card"
+    dies = [naive.trapezoid(every(TENTH, 0.0, 10.0), [watts] * 101) for watts in (400.0, 0.0)]
+    assert dies[1] == 0.0 and naive.mean_over_boards(dies) == pytest.approx(2000.0)
 
 
+@pytest.mark.fault(74)
 def test_fault_74_identical_boards_scale_linearly() -> None:
     """4 x 300 W x 10 s = 12 000 J (another tool: 3000 J)."""
     devices = [gpu(f"g{i}", source="integrated") for i in range(4)]
@@ -278,7 +300,10 @@ def test_fault_74_identical_boards_scale_linearly() -> None:
         for device in devices:
             ledger.sample(t, device["key"], None, 300.0, None)
     ledger.event(end(10.0, "s"))
-    assert stage(ledger.totals(), "s").energy_j["gpu"] == pytest.approx(12000.0, rel=1e-3)
+    totals = ledger.totals()
+    assert stage(totals, "s").energy_j["gpu"] == pytest.approx(12000.0, rel=1e-3)
+    boards = [d.energy_j for d in stage(totals, "s").devices]
+    assert naive.mean_over_boards(boards) == pytest.approx(3000.0, rel=1e-3)
 
 
 def test_counter_and_power_that_disagree_are_a_warning() -> None:

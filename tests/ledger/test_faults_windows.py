@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import naive
 import pytest
 from ledger_inputs import end, every, fill, gpu, manifest, model, package, part, stage, start
 
@@ -26,6 +27,7 @@ def constant(events, stages, devices=None, until=20.0, watts=100.0):
     return ledger.totals()
 
 
+@pytest.mark.fault(50)
 def test_fault_50_a_stage_that_ends_and_another_leave_the_gap_unattributed() -> None:
     """A (3 s) gap (3 s) B (3 s): two records of 300 J, 300 J between, nothing twice."""
     totals = constant([start(0.0, "a"), end(3.0, "a"), start(6.0, "b"), end(9.0, "b")], ["a", "b"], until=9.0)
@@ -33,6 +35,11 @@ def test_fault_50_a_stage_that_ends_and_another_leave_the_gap_unattributed() -> 
     assert stage(totals, "b").energy_j["gpu"] == pytest.approx(300.0, rel=0.01)
     assert totals.unattributed_j == pytest.approx(300.0, rel=0.01)
     assert stage(totals, "b").duration_s == pytest.approx(3.0)
+    tracker = naive.OneBaseline()
+    tracker.start(0.0)
+    assert tracker.stop(300.0) == 300.0
+    tracker.start(600.0)
+    assert tracker.stop(900.0) == 900.0, "the second start did nothing"
 
 
 def test_fault_50_a_stage_that_runs_twice_counts_its_own_time_only() -> None:
@@ -43,20 +50,22 @@ def test_fault_50_a_stage_that_runs_twice_counts_its_own_time_only() -> None:
     assert a.mean_w == pytest.approx(100.0, rel=0.01)
 
 
+@pytest.mark.fault(52)
 def test_fault_52_a_nested_stage_does_not_stop_the_outer_one() -> None:
-    """Outer 0..12 s, inner 4..8 s, a counter that wraps inside: the inner's energy is its own, once."""
+    """Outer 0..20 s, inner 4..16 s, a counter that wraps twice inside: the inner's energy is its own, once."""
     devices = [package(wrap_j=500.0, limit_w=300.0)]
-    events = [start(0.0, "outer"), start(4.0, "inner", parent="outer"), end(8.0, "inner"), end(12.0, "outer")]
-    ledger = fill(
-        Ledger(manifest(devices, ["outer", "inner"])), events, "cpu0", every(0.1, 0.0, 14.0), lambda t: 100 * t % 500
-    )
-    totals = ledger.totals()
+    events = [start(0.0, "outer"), start(4.0, "inner", parent="outer"), end(16.0, "inner"), end(20.0, "outer")]
+    values = {t: 100 * t % 500 for t in every(0.1, 0.0, 22.0)}
+    totals = fill(Ledger(manifest(devices, ["outer", "inner"])), events, "cpu0", values, values.get).totals()
     assert stage(totals, "outer").energy_j["cpu"] == pytest.approx(800.0, abs=0.5)
-    assert stage(totals, "inner").energy_j["cpu"] == pytest.approx(400.0, abs=0.5)
+    assert stage(totals, "inner").energy_j["cpu"] == pytest.approx(1200.0, abs=0.5)
     assert totals.unattributed_j == pytest.approx(200.0, abs=0.5)
+    sampler_stopped = [j for t, j in values.items() if t <= 20.0 and not 4.0 < t < 16.0]
+    assert naive.unwrap(sampler_stopped, 500.0) < 2000.0 - 2 * 400.0
     assert not any(w["code"] == "overlap" for w in totals.warnings)
 
 
+@pytest.mark.fault(55)
 def test_fault_55_stages_never_have_more_than_the_device() -> None:
     """At each reading: attributed <= measured, per device, whatever overlaps."""
     devices = [gpu("g0"), package("cpu0")]
@@ -71,16 +80,23 @@ def test_fault_55_stages_never_have_more_than_the_device() -> None:
         for device in totals.devices:
             given = sum(d.energy_j or 0.0 for s in totals.stages for d in s.devices if d.key == device.key)
             assert given <= (device.total_j or 0.0) * (1 + 1e-9) + 1e-9
+    package_j = next(d.total_j for d in totals.devices if d.key == "cpu0")
+    assert naive.everything_in_each_window([(1.0, 3.0), (2.0, 4.0)], 50.0) > package_j - 50.0 * 3.0
 
 
+@pytest.mark.fault(56)
 def test_fault_56_an_empty_window_is_null_not_infinite() -> None:
     totals = constant([start(5.0, "a"), end(5.0, "a", tokens=3)], ["a"], until=7.0)
     a = stage(totals, "a")
     assert a.duration_s == 0.0 and a.mean_w is None and a.tokens_per_s is None and a.devices[0].mean_w is None
     json.dumps([d.energy_j for d in a.devices], allow_nan=False)
     json.dumps([d.mean_w for d in a.devices], allow_nan=False)
+    for joules in (0.0, 3.0):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            json.dumps(naive.ratio(joules, 0.0), allow_nan=False)
 
 
+@pytest.mark.fault(70)
 def test_fault_70_a_time_zone_or_clock_change_moves_no_energy() -> None:
     """The wall clock is set back by an hour in mid-run: 2000 J stay 2000 J, a warning says so."""
     clock = {"monotonic_origin": 50.0, "wall_origin": 1.7e9, "boottime_origin": 60.0}
@@ -95,6 +111,7 @@ def test_fault_70_a_time_zone_or_clock_change_moves_no_energy() -> None:
     totals = fill(ledger, events, "g0", every(0.1, 0.0, 21.5), lambda t: 100 * t, lambda t: 100.0).totals()
     assert stage(totals, "a").energy_j["gpu"] == pytest.approx(2000.0, rel=0.001)
     assert [w["code"] for w in totals.warnings] == ["clock_step"]
+    assert 100.0 * naive.wall_seconds(events[1]["wall"] - 5, events[3]["wall"] + 5) < 0
 
 
 def test_suspend_is_seen_and_its_time_is_in_no_duration() -> None:
@@ -110,6 +127,7 @@ def test_suspend_is_seen_and_its_time_is_in_no_duration() -> None:
     assert stage(totals, "a").duration_s == pytest.approx(20.0)
 
 
+@pytest.mark.fault(73)
 def test_fault_73_mean_power_is_energy_over_time() -> None:
     """A ramp from 0 to 200 W: the mean is J / s, neither the last sample nor the mean of samples."""
     ledger = fill(
@@ -119,9 +137,11 @@ def test_fault_73_mean_power_is_energy_over_time() -> None:
     device = part(ledger.totals(), "a", "g0")
     assert device.mean_w == pytest.approx(device.energy_j / 10.0, rel=1e-12)
     assert device.mean_w == pytest.approx(100.0, rel=0.01)
+    assert naive.last_sample([20 * t for t in every(0.1, 0.0, 10.0)]) == pytest.approx(200.0)
     assert device.peak_w == pytest.approx(200.0, rel=0.03)
 
 
+@pytest.mark.fault(75)
 def test_fault_75_net_energy_is_never_negative_and_gross_is_always_there() -> None:
     """An idle baseline learned too high (150 W) under a stage of 100 W."""
     for idle, net in ((150.0, 0.0), (40.0, 600.0)):
@@ -133,6 +153,7 @@ def test_fault_75_net_energy_is_never_negative_and_gross_is_always_there() -> No
         a = stage(constant(events, ["a"], until=11.5), "a")
         assert a.net_energy_j == pytest.approx(net, abs=5.0)
         assert a.energy_j["gpu"] == pytest.approx(1000.0, rel=0.01)
+        assert (naive.net(a.energy_j["gpu"], idle, 10.0) < -400.0) is (idle > 100.0)
 
 
 def test_net_energy_is_unknown_while_a_device_has_no_baseline() -> None:

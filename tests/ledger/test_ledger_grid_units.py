@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import naive
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,28 +93,35 @@ def test_known_regions(region: str, grams: float) -> None:
     assert found is not None and found.g_per_kwh == grams and found.licence == "CC-BY-4.0"
 
 
+@pytest.mark.fault(65)
 def test_fault_65_grams_and_kilograms() -> None:
     """1 kWh x 170.043 g/kWh = 0.170043 kg; the unit is in the key."""
     from kdwatch.ledger.report import facility
 
     found = facility({"region": "CAN", "pue": 1.0}, 3.6e6)
-    assert found["co2e_kg"] == pytest.approx(0.170043) and found["grid_g_per_kwh"] == 170.043
+    right = pytest.approx(0.170043)
+    assert found["co2e_kg"] == right and found["grid_g_per_kwh"] == 170.043
+    assert naive.emissions_kg(1.0, 170.043) != right
 
 
+@pytest.mark.fault(66)
 def test_fault_66_the_factor_comes_with_source_and_year() -> None:
     from kdwatch.ledger.report import facility
 
     found = facility({"region": "FRA"}, 3.6e6)
     assert (found["grid_year"], found["region"]) == (2023, "FRA")
+    assert naive.world_mean_kg(1.0, "FRA") != pytest.approx(found["co2e_kg"], rel=1.0)
     assert "Our World in Data" in found["grid_source"] and "2023" in found["grid_source"]
     own = facility({"intensity_g_per_kwh": 100.0}, 3.6e6)
     assert (own["co2e_kg"], own["grid_source"], own["grid_year"]) == (pytest.approx(0.1), "given by the user", None)
 
 
+@pytest.mark.fault(67)
 def test_fault_67_without_a_region_there_is_no_co2_and_no_guess() -> None:
     from kdwatch.ledger.report import facility
 
     found = facility({}, 3.6e6)
+    assert naive.guessed_country_kg(1.0, None) > 0
     assert found["co2e_kg"] is None and found["grid_g_per_kwh"] is None and found["facility_kwh"] == pytest.approx(1.0)
     assert intensity(None) is None
 

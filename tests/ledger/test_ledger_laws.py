@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import naive
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,6 +97,22 @@ def test_saving_and_restoring_anywhere_changes_nothing(story: list[tuple[str, An
     assert tell(ledger, story[done:]).totals() == whole
 
 
+@pytest.mark.fault(51)
+def test_looking_each_50_ms_leaves_a_stages_energy() -> None:
+    """Fault 51: 100 W for 3 s, looked at like a live view does; a push of others takes away what it showed."""
+    watched, pushed = Ledger(manifest([gpu()], ["s"])), naive.OneBaseline()
+    watched.event({"t": 0.0, "type": "stage_started", "stage": "s"})
+    pushed.start(0.0)
+    for k in range(61):
+        watched.sample(k * 0.05, "g0", 100.0 * k * 0.05, 100.0, None)
+        watched.totals()
+        if k < 55:
+            pushed.push(100.0 * k * 0.05)
+    watched.event({"t": 3.0, "type": "stage_ended", "stage": "s", "exit_code": 0})
+    assert watched.totals().stages[0].energy_j["gpu"] == pytest.approx(300.0, rel=0.01)
+    assert pushed.stop(300.0) < 50.0
+
+
 @settings(max_examples=60, deadline=None)
 @given(runs())
 def test_looking_changes_nothing(story: list[tuple[str, Any]]) -> None:
@@ -120,6 +137,7 @@ def test_events_may_come_after_the_samples_of_their_time(story: list[tuple[str, 
     assert after.total_j == pytest.approx(on_time.total_j, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.fault(3)
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0.02, 2.0), st.floats(0, 900.0)), min_size=3, max_size=80),
@@ -147,3 +165,18 @@ def test_wraps_are_right_to_the_joule(walk: list[tuple[float, float]], first: fl
     totals = ledger.totals()
     assert totals.total_j == pytest.approx(true[-1], abs=0.5)
     assert totals.stages[0].energy_j["cpu"] == pytest.approx(true[j] - true[i], abs=0.5)
+    wraps = (first + true[-1]) // wrap > first // wrap
+    assert (min(naive.steps([(first + used) % wrap for used in true])) < 0) is wraps
+
+
+@pytest.mark.fault(3)
+def test_energy_rises_at_each_reading_over_a_wrap() -> None:
+    """Fault 3: 250 W over a wrap at 2.4 s; the row of that second is no debit."""
+    wrap, ledger, rows = 262143.328850, Ledger(manifest([package()], ["s"])), []
+    values = [(wrap - 600.0 + 250.0 * t) % wrap for t in range(6)]
+    ledger.event({"t": 0.0, "type": "stage_started", "stage": "s"})
+    for t, joules in enumerate(values):
+        ledger.sample(float(t), "cpu0", joules, None, None)
+        rows.append(ledger.totals().total_j)
+    assert naive.steps(rows) == pytest.approx([250.0] * 5)
+    assert min(naive.steps(values)) < 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import naive
 import pytest
 from ledger_inputs import end, every, fill, gpu, manifest, model, package, part, stage, start
 
@@ -32,6 +33,7 @@ def test_a_modules_counter_leaves_cpu_and_memory_beside() -> None:
     assert totals.total_j == pytest.approx(7200.0, rel=0.002)
 
 
+@pytest.mark.fault(57)
 @pytest.mark.parametrize(("cpu_s", "share"), [(20.0, 0.25), (80.0, 1.0), (500.0, 1.0), (0.0, 0.0), (None, None)])
 def test_fault_57_a_process_trees_share_is_at_most_the_whole(cpu_s: float | None, share: float | None) -> None:
     """20 CPU seconds of 10 s on 8 CPUs are a quarter of the package; more than all is all."""
@@ -41,6 +43,8 @@ def test_fault_57_a_process_trees_share_is_at_most_the_whole(cpu_s: float | None
     found = stage(ledger.totals(), "s")
     assert found.energy_j["cpu"] == pytest.approx(1000.0)
     assert found.cpu_process_j == (None if share is None else pytest.approx(1000.0 * share))
+    if cpu_s:
+        assert naive.share_of_one_core(cpu_s, 10.0) > 1.0
 
 
 def test_faults_for_days_cost_no_memory_and_stay_flagged() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import naive
 import pytest
 import sim_traces
 from sim_accuracy import Recorder
@@ -49,16 +51,19 @@ def codes(totals: Totals) -> set[str]:
     return {w["code"] for w in totals.warnings}
 
 
+@pytest.mark.fault(28)
 def test_28_an_unsupported_counter_is_said_once(gpus: Gpus, found: Find) -> None:
     """The counter answers at the start and then no more: one event that names it, over a thousand polls."""
     fake = gpus(FakeBoard(faults=[("no_counter", 1001.0, NEVER, 0.0)]))
     (meter,) = (m for m in found(fake).meters if m.name == "nvml")
     fake.clock.set(1001.5)
+    counters = []
     for _ in range(1000):
-        meter.poll()
+        counters += [r.counter_j for r in meter.poll()]
         fake.clock.sleep(0.1)
     (event,) = meter.drain_events()
     assert event.key == "g0" and "energy counter" in event.text
+    assert [len(naive.said_of_failures(counters, suppress)) for suppress in (True, False)] == [0, 1000]
 
 
 @pytest.mark.parametrize("counter_s", [0.1, 0.0])
@@ -94,6 +99,35 @@ def test_34_a_driver_reload_is_bridged_and_flagged(record) -> None:
     assert "counter_reset" in codes(totals)
 
 
+@pytest.mark.fault(36)
+@pytest.mark.parametrize(
+    ("value", "boards"),
+    [
+        ("0,1", [0, 1]),
+        ("0,2,-1,1", [0, 2]),
+        ("GPU-00000001", [1]),
+        ("GPU-00000001-aaaa-bbbb-cccc-000000000001,GPU-00000000", [0, 1]),
+        ("MIG-1111-2222", [0]),
+        ("MIG-GPU-00000000-aaaa-bbbb-cccc-000000000000/1/0", [0]),
+        ("", []),
+        ("1,1", []),
+        ("0,GPU-00000001", [0]),
+    ],
+)
+def test_36_names_and_numbers_are_cudas(
+    gpus: Gpus, found: Find, monkeypatch: pytest.MonkeyPatch, value: str, boards: list[int]
+) -> None:
+    fake = gpus(FakeBoard(migs=[("MIG-1111-2222", 1, 0)]), FakeBoard(), FakeBoard())
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
+    meters = [m for m in found(fake).meters if m.name == "nvml"]
+    assert [d.index for m in meters for d in m.devices] == boards
+    if value != "0,1":
+        try:
+            assert naive.int_indices(value) != boards
+        except ValueError as crash:
+            assert "invalid literal for int()" in str(crash)
+
+
 def test_36_no_form_of_the_variable_crashes(gpus: Gpus, found: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = gpus(FakeBoard(migs=[("MIG-1111-2222", 1, 0)]), FakeBoard())
     draw = random.Random(1)
@@ -119,15 +153,18 @@ def test_36_no_form_of_the_variable_crashes(gpus: Gpus, found: Find, monkeypatch
         discovery.close()
 
 
+@pytest.mark.fault(37)
 def test_37_a_full_uuid_counts_that_board_alone(gpus: Gpus, found: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = gpus(*(FakeBoard() for _ in range(4)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", fake.boards[1].uuid)
     (meter,) = (m for m in found(fake).meters if m.name == "nvml")
     before = [fake.calls(i, "fields") for i in range(4)]
     assert [r.key for r in meter.poll()] == ["g1"]
+    assert naive.boards_by_stripped_uuid(fake.boards[1].uuid, [b.uuid for b in fake.boards]) == []
     assert [fake.calls(i, "fields") - before[i] for i in range(4)] == [0, 1, 0, 0]
 
 
+@pytest.mark.fault(40)
 def test_40_a_meter_that_is_not_polled_makes_no_call(gpus: Gpus, found: Find) -> None:
     fake = gpus(FakeBoard(), FakeBoard())
     (meter,) = (m for m in found(fake).meters if m.name == "nvml")
@@ -135,7 +172,11 @@ def test_40_a_meter_that_is_not_polled_makes_no_call(gpus: Gpus, found: Find) ->
     before = fake.calls(0), fake.calls(1)
     meter.drain_events()
     _ = meter.devices
+    time.sleep(0.1)
     assert (fake.calls(0), fake.calls(1)) == before
+    with naive.always_polling(meter.poll):
+        time.sleep(0.1)
+    assert fake.calls(0) > before[0] and fake.calls(1) > before[1]
 
 
 def test_41_power_far_above_the_limit_is_left_out_and_said(gpus: Gpus, found: Find) -> None:
@@ -193,11 +234,13 @@ def test_42_polling_faster_than_the_sensor_changes_nothing(
     assert energies[1] == pytest.approx(true, rel=0.015)
 
 
+@pytest.mark.fault(43)
 def test_43_capability_comes_from_a_call(gpus: Gpus, found: Find) -> None:
     """An architecture that should have a counter and has none; one that should have none and has one."""
     fake = gpus(FakeBoard(counter_s=0, capability=90), FakeBoard(counter_s=0.1, capability=61))
     (meter,) = (m for m in found(fake).meters if m.name == "nvml")
     assert [d.source for d in meter.devices] == ["integrated", "counter"]
+    assert [naive.has_counter(b.capability) for b in fake.boards] == [True, False]
 
 
 def test_74_equal_boards_add_up(record) -> None:

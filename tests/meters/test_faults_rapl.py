@@ -10,6 +10,7 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
+import naive
 import pytest
 from sim_powercap import PowercapTree, two_sockets
 
@@ -53,15 +54,19 @@ def stage_energy(root: Path, use: dict, zones: dict) -> dict[str, float | None]:
     return stage.energy_j
 
 
+@pytest.mark.fault(13)
 def test_13_psys_is_never_added(tmp_path: Path) -> None:
     """psys is a top-level zone beside the package: 100 J of package and 150 J of psys are 100 J."""
     tree = PowercapTree(tmp_path)
     tree.add("intel-rapl:0", "package-0")
     tree.add("intel-rapl:1", "psys")
+    before = naive.every_zone(tree.root)
     energy = stage_energy(tree.root, {"intel-rapl:0": 100, "intel-rapl:1": 150}, tree.zones)
     assert energy["cpu"] == pytest.approx(100) and energy["total"] == pytest.approx(100)
+    assert naive.grown(before, naive.every_zone(tree.root)) == pytest.approx(250)
 
 
+@pytest.mark.fault(14)
 @pytest.mark.parametrize("closed", ["intel-rapl-mmio:0", "intel-rapl:0"])
 def test_14_msr_and_mmio_are_one_package_and_one_closed_provider_kills_nothing(tmp_path: Path, closed: str) -> None:
     tree = PowercapTree(tmp_path)
@@ -73,23 +78,33 @@ def test_14_msr_and_mmio_are_one_package_and_one_closed_provider_kills_nothing(t
     other = ({"intel-rapl:0", "intel-rapl-mmio:0"} - {closed}).pop()
     energy = stage_energy(tree.root, {other: 50}, tree.zones)
     assert energy["cpu"] == pytest.approx(50)
+    with pytest.raises(OSError):
+        naive.every_zone(tree.root)
 
 
+@pytest.mark.fault(14)
 def test_14_both_readable_are_one_package(tmp_path: Path) -> None:
     tree = PowercapTree(tmp_path)
     tree.add("intel-rapl:0", "package-0")
     tree.add("intel-rapl-mmio:0", "package-0")
     (counter,) = open_rapl(tree.root).counters
     assert counter.device.details["control"] == "intel-rapl"
+    before = naive.every_zone(tree.root)
+    energy = stage_energy(tree.root, dict.fromkeys(tree.zones, 50), tree.zones)
+    assert energy["cpu"] == pytest.approx(50)
+    assert naive.grown(before, naive.every_zone(tree.root)) == pytest.approx(100)
 
 
+@pytest.mark.fault(15, 17)
 def test_15_17_memory_is_a_component_of_its_own_and_added(tmp_path: Path) -> None:
     """dram is a child directory of the package, but no part of its value: 100 J + 20 J = 120 J."""
     tree = PowercapTree(tmp_path)
     tree.add("intel-rapl:0", "package-0")
     tree.add("intel-rapl:0:0", "dram")
+    before = naive.top_level_zones(tree.root)
     energy = stage_energy(tree.root, {"intel-rapl:0": 100, "intel-rapl:0:0": 20}, tree.zones)
     assert (energy["cpu"], energy["dram"], energy["total"]) == pytest.approx((100, 20, 120))
+    assert naive.grown(before, naive.top_level_zones(tree.root)) == pytest.approx(100)
 
 
 def test_16_measured_memory_is_not_modelled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,12 +114,16 @@ def test_16_measured_memory_is_not_modelled_again(tmp_path: Path, monkeypatch: p
     found.close()
 
 
+@pytest.mark.fault(18)
 def test_18_core_and_uncore_are_never_added(tmp_path: Path) -> None:
     tree = two_sockets(tmp_path)
     use = {"intel-rapl:0": 100, "intel-rapl:0:0": 70, "intel-rapl:0:1": 20, "intel-rapl:2": 130}
+    before = naive.every_zone(tree.root)
     assert stage_energy(tree.root, use, tree.zones)["total"] == pytest.approx(100)
+    assert naive.grown(before, naive.every_zone(tree.root)) == pytest.approx(320)
 
 
+@pytest.mark.fault(20)
 def test_20_no_permission_leaves_a_run_with_estimates_and_names_file_and_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +137,8 @@ def test_20_no_permission_leaves_a_run_with_estimates_and_names_file_and_fix(
     (meter,) = found.meters
     assert {d.source for d in meter.devices} == {"estimated"}
     assert "estimated, not measured" in found.sensors[-1].text
+    with pytest.raises(OSError):
+        naive.every_zone(tree.root)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user to try real permissions")
@@ -146,21 +167,29 @@ def run_as_nobody(root: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("layout", ["flat", "nested", "virtual"])
-def test_21_every_layout_is_found(tmp_path: Path, layout: str) -> None:
-    tree = two_sockets(tmp_path, layout)
-    root = tree.root / "intel-rapl" if layout == "nested" else tree.root
-    assert len(open_rapl(root).counters) == 4
+@pytest.mark.fault(21)
+def test_21_every_layout_is_found(tmp_path: Path) -> None:
+    ours, theirs = [], []
+    for layout in ("flat", "nested", "virtual"):
+        tree = two_sockets(tmp_path / layout, layout)
+        root = tree.root / "intel-rapl" if layout == "nested" else tree.root
+        ours.append(len(open_rapl(root).counters))
+        theirs.append(len(naive.zones_by_class_path(root)))
+    assert ours == [4, 4, 4]
+    assert 0 in theirs
 
 
+@pytest.mark.fault(22)
 def test_22_broken_links_are_unavailable_not_zero(tmp_path: Path) -> None:
     tree = two_sockets(tmp_path)
     tree.break_links()
     opened = open_rapl(tree.root)
     assert opened.counters == [] and opened.status == "unavailable"
+    assert set(naive.zero_where_unreadable(tree.root).values()) == {0.0}
     assert "leads nowhere" in opened.text and "/sys/devices/virtual/powercap" in str(opened.fix)
 
 
+@pytest.mark.fault(23)
 @pytest.mark.parametrize("exists", [True, False])
 def test_23_a_virtual_machine_has_no_measured_cpu_at_all(tmp_path: Path, exists: bool, monkeypatch) -> None:
     monkeypatch.setattr("kdwatch.meters.discover.power_model", lambda: MODEL)
@@ -171,6 +200,7 @@ def test_23_a_virtual_machine_has_no_measured_cpu_at_all(tmp_path: Path, exists:
     assert not [m for m in found.meters if m.name == "rapl"]
     assert all(d.source == "estimated" for m in found.meters for d in m.devices)
     assert "virtual machine" in next(s.text for s in found.sensors if s.stream == "rapl")
+    assert naive.grown(naive.every_zone(root), naive.every_zone(root)) == 0.0, "a number, as if measured"
 
 
 def test_one_closed_package_of_two_is_missing_never_a_short_sum_in_silence(tmp_path: Path) -> None:
@@ -190,13 +220,16 @@ def test_a_root_that_does_not_exist_is_named_with_its_variable(monkeypatch: pyte
     assert opened.text == "KDWATCH_POWERCAP_ROOT: /no/such/tree does not exist" and "unset" in str(opened.fix)
 
 
+@pytest.mark.fault(25)
 def test_25_a_counter_that_starts_high_is_no_energy(tmp_path: Path) -> None:
     tree = PowercapTree(tmp_path)
     tree.add("intel-rapl:0", "package-0", start_uj=200_000_000_000)
     energy = stage_energy(tree.root, {"intel-rapl:0": 30}, tree.zones)
     assert energy["cpu"] == pytest.approx(30)
+    assert naive.first_power(200_000.0, 1.0) * 1.0 > 1000 * energy["cpu"]
 
 
+@pytest.mark.fault(26)
 def test_26_no_helper_process_or_thread_lives_on(tmp_path: Path) -> None:
     def children() -> set[str]:
         me = str(os.getpid())
@@ -212,10 +245,13 @@ def test_26_no_helper_process_or_thread_lives_on(tmp_path: Path) -> None:
         return found
 
     before = children(), threading.active_count()
-    meter = RaplMeter(open_rapl(two_sockets(tmp_path).root).counters)
+    tree = two_sockets(tmp_path)
+    meter = RaplMeter(open_rapl(tree.root).counters)
     meter.poll()
     assert (children(), threading.active_count()) == before
     meter.close()
+    with naive.helper_for_each_file(tree.root.glob("intel-rapl:*/energy_uj")) as helpers:
+        assert len(children() - before[0]) == len(helpers) > 0
 
 
 def test_max_range_that_cannot_be_read_is_said_and_never_subtracted(tmp_path: Path) -> None:

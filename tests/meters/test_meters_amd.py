@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import naive
 import pytest
 
 from kdwatch.meters import amd
@@ -59,10 +60,13 @@ def meter(smi: Smi, **environment: str) -> amd.AmdMeter:
     return amd.AmdMeter(amd.find(environment, smi).sensors)
 
 
+@pytest.mark.fault(45)
 def test_45_the_accumulator_is_multiplied_by_its_resolution() -> None:
     """65628 steps of 15.3 microjoules are 1.004 J."""
     (reading,) = meter(Smi({"steps": 65628, "watts": 320})).poll()
-    assert reading.counter_j == pytest.approx(1.004, abs=0.0005)
+    right = pytest.approx(1.004, abs=0.0005)
+    assert reading.counter_j == right
+    assert naive.accumulator_joules(65628) != right
     assert reading.power_w == 320
 
 

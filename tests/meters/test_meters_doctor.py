@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import naive
 import pytest
 import sim_traces
 from sim_nvml import NEVER, FakeBoard, FakeNvml
@@ -246,7 +247,10 @@ def test_prerun_fails_where_the_hardware_is_another(prerun) -> None:
     assert not of(events, "baseline")
 
 
+@pytest.mark.fault(75)
 def test_75_no_idle_baseline_while_something_runs_on_the_gpu(prerun) -> None:
+    """A board at 300 W under somebody's load: taken for idle, a stage of 250 W for 10 s would use less than nothing."""
+    assert naive.net(2500.0, 300.0, 10.0) < 0
     busy = FakeBoard(processes=[(os.getppid(), 0.0, NEVER)])
     done, events = prerun({"seconds": 0}, boards=[busy])
     assert done.returncode == 0

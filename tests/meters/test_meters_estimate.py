@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import naive
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,12 +167,16 @@ def test_cpu_time_of_exited_children_counts(shell: subprocess.Popen[str]) -> Non
     assert 0.4 <= tree_cpu_s([shell.pid]) < 2.0
 
 
+@pytest.mark.fault(54)
 def test_54_overlapping_trees_count_once(shell: subprocess.Popen[str]) -> None:
     assert shell.stdout is not None
     shell.stdout.readline()
     me = os.getpid()
     assert len(tree([me, shell.pid])) == len(tree([me]))
-    assert tree_cpu_s([shell.pid, shell.pid]) == pytest.approx(tree_cpu_s([shell.pid]))
+    once = pytest.approx(tree_cpu_s([shell.pid]))
+    assert tree_cpu_s([shell.pid, shell.pid]) == once
+    assert naive.sum_of_trees(tree_cpu_s, [shell.pid, shell.pid]) != once
+    assert naive.sum_of_trees(tree_cpu_s, [me, shell.pid]) > tree_cpu_s([me, shell.pid]) + 0.3
 
 
 def test_a_tree_that_has_gone_is_empty() -> None:
@@ -229,6 +234,7 @@ def _asked_of_scontrol(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
+@pytest.mark.fault(68)
 def test_68_a_slurm_allocation_never_enters_the_models(
     cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -243,6 +249,7 @@ def test_68_a_slurm_allocation_never_enters_the_models(
     monkeypatch.setenv("PATH", str(bin_dir), prepend=os.pathsep)
     for name, value in {"JOB_ID": "77", "JOBID": "77", "MEM_PER_NODE": "2048", "CPUS_ON_NODE": "1"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
+    assert naive.job_memory_gb("AllocTRES=cpu=1,mem=2048M,node=1 NumCPUs=1", node_gb=512.0) == 512.0
     assert power_model() == outside
     assert _asked_of_scontrol(log) == []
     subprocess.run([sys.executable, "-c", models.HELPER], capture_output=True, check=False, timeout=60)

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import naive
 import pytest
 from pipeline_helpers import events, wait_for
 
@@ -151,6 +152,7 @@ def test_kdwatch_stop_ends_the_command() -> None:
     assert events(run, "run_ended")[0]["status"] == "stopped"
 
 
+@pytest.mark.fault(72)
 def test_the_recorders_death_leaves_the_command_alone() -> None:
     """Fault 72 and issue 3: no monitor fault may change a stage's exit status."""
     process = start("import time; print('ready', flush=True); time.sleep(1.5); raise SystemExit(7)")
@@ -158,6 +160,9 @@ def test_the_recorders_death_leaves_the_command_alone() -> None:
     os.kill(json.loads((run / "manifest.json").read_text())["recorder"]["pid"], signal.SIGKILL)
     process.communicate(timeout=30)
     assert process.returncode == 7
+    with pytest.raises(SystemExit) as ended:
+        naive.monitored(lambda: 7, lambda: json.loads("the answer of a service"))
+    assert ended.value.code != 7
 
 
 def test_when_exec_is_killed_its_recorder_ends_too_and_says_so() -> None:

@@ -10,6 +10,7 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 
+import naive
 import pytest
 from pipeline_helpers import begin, events, finish, record, recorder_pid, stage_events, wait_for, warning_codes
 
@@ -21,6 +22,7 @@ from kdwatch.rundir.process import identity
 pytestmark = pytest.mark.usefixtures("mark")
 
 
+@pytest.mark.fault(60)
 def test_two_runs_at_once_both_work_and_both_say_so(tmp_path: Path) -> None:
     """Fault 60: a second instance fails elsewhere."""
     runs = [begin(tmp_path, "stages:\n- {name: s, run: sleep 3}\n") for _ in range(2)]
@@ -28,6 +30,9 @@ def test_two_runs_at_once_both_work_and_both_say_so(tmp_path: Path) -> None:
         assert finish(run)["status"] == "completed"
         assert "shared_host" in warning_codes(run)
         assert build_report(run)["total_j"] is not None
+    naive.only_instance(tmp_path / "lock")
+    with pytest.raises(FileExistsError):
+        naive.only_instance(tmp_path / "lock")
 
 
 def test_a_run_that_begins_and_ends_between_two_looks_is_known_to_the_other(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import naive
 import pytest
 from pipeline_helpers import events
 
@@ -20,14 +21,14 @@ pytestmark = pytest.mark.usefixtures("mark")
 
 
 def run_program(code: str, env: dict[str, str] | None = None) -> Any:
-    """Run a Python program; the JSON value that it prints last."""
+    """Run a Python program, which may import `naive`; the JSON value that it prints last."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
-        env={**os.environ, **(env or {})},
+        env={**os.environ, "PYTHONPATH": str(Path(naive.__file__).parent), **(env or {})},
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -87,6 +88,7 @@ def test_windows_as_in_zeus(package_250w) -> None:
     assert packages == 1 and none is None
 
 
+@pytest.mark.fault(58)
 def test_the_hosts_signal_handlers_stay(package_250w) -> None:
     """Fault 58: other tools replace SIGINT and SIGTERM handlers."""
     same = run_program(
@@ -98,22 +100,31 @@ def test_the_hosts_signal_handlers_stay(package_250w) -> None:
         import kdwatch
         with kdwatch.stage("s"): pass
         wakeup = signal.set_wakeup_fd(-1)
-        print(json.dumps([before == [signal.getsignal(n) for n in known], wakeup]))
+        ours = before == [signal.getsignal(n) for n in known]
+        import naive
+        naive.own_handlers()
+        print(json.dumps([ours, wakeup, before == [signal.getsignal(n) for n in known]]))
         """
     )
-    assert same == [True, -1]
+    assert same == [True, -1, False]
 
 
+@pytest.mark.fault(59)
 def test_a_stage_in_a_thread() -> None:
     """Fault 59: creating the tracker off the main thread raises elsewhere."""
-    run_program(
+    naive_way = run_program(
         """
-        import threading, kdwatch
+        import json, threading, kdwatch, naive
+        problem = []
         def work():
             with kdwatch.stage("threaded") as s: s.add_tokens(7)
+            try: naive.own_handlers()
+            except ValueError as e: problem.append(str(e))
         t = threading.Thread(target=work); t.start(); t.join()
+        print(json.dumps(problem))
         """
     )
+    assert "main thread" in naive_way[0]
     (run,) = list_runs()
     assert stages(run)["threaded"]["tokens"] == 7
 
@@ -149,12 +160,20 @@ def test_an_exception_passes_and_is_recorded() -> None:
     assert stages(run)["s"]["status"] == "failed"
 
 
-def test_os_exit_skips_no_record() -> None:
+@pytest.mark.fault(58)
+def test_os_exit_skips_no_record(tmp_path: Path) -> None:
     """Fault 58: os._exit runs no clean-up of ours; the recorder sees the end of the pipe."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import kdwatch, os\nwith kdwatch.stage('s'): os._exit(3)"], timeout=60, check=False
+    code = (
+        "import kdwatch, os, naive, pathlib, sys\nnaive.written_at_exit(pathlib.Path(sys.argv[1]))\n"
+        "with kdwatch.stage('s'): os._exit(3)"
     )
-    assert done.returncode == 3
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "result")],
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(naive.__file__).parent)},
+    )
+    assert done.returncode == 3 and not (tmp_path / "result").exists()
     (run,) = list_runs()
     from pipeline_helpers import wait_for
 
@@ -211,9 +230,10 @@ def test_a_fork_of_the_program_does_not_hold_the_run_open() -> None:
     assert ended[0]["status"] == "completed"
 
 
-def test_four_ranks_of_a_host_make_one_record() -> None:
+@pytest.mark.fault(69)
+def test_four_ranks_of_a_host_make_one_record(package_250w) -> None:
     """Fault 69: every rank writing the whole machine's energy multiplies it by the ranks."""
-    code = "import kdwatch\nwith kdwatch.stage('train') as s: s.add_tokens(1)\n"
+    code = "import kdwatch, time\nwith kdwatch.stage('train') as s: s.add_tokens(1); time.sleep(1)\n"
     code += "assert (s.measurement() is None) == (RANK != 0)"
     ranks = [
         subprocess.Popen([sys.executable, "-c", f"RANK = {rank}\n{code}"], env={**os.environ, "LOCAL_RANK": str(rank)})
@@ -221,6 +241,9 @@ def test_four_ranks_of_a_host_make_one_record() -> None:
     ]
     assert [process.wait(60) for process in ranks] == [0, 0, 0, 0]
     assert len(list_runs()) == 1
+    machine_j = stages(list_runs()[0])["train"]["energy_j"]["total"]
+    assert machine_j == pytest.approx(250.0, rel=0.5)
+    assert naive.every_rank_the_machine(machine_j, 4) != pytest.approx(250.0, rel=0.5)
 
 
 def test_inside_a_run_a_stage_is_a_phase_of_the_runs_stage(tmp_path: Path) -> None:
@@ -238,17 +261,22 @@ def test_inside_a_run_a_stage_is_a_phase_of_the_runs_stage(tmp_path: Path) -> No
     assert {"tokenise", "train"} <= set(own["phases_s"])
 
 
+@pytest.mark.fault(61)
 def test_the_sampler_is_not_starved_by_a_busy_program(package_250w) -> None:
-    """Fault 61: the sampler is another process; a program that never lets go of the interpreter costs no samples."""
-    run_program(
+    """Fault 61: the sampler is another process; a program that never lets go of the interpreter costs no samples. A
+    thread of the program's own loses more than one in twenty."""
+    naive_samples = run_program(
         """
-        import time, kdwatch, sys
+        import json, time, kdwatch, naive, sys
         sys.setswitchinterval(10)
         with kdwatch.stage("busy"):
+            sampler = naive.ThreadSampler(1.0)
             end = time.monotonic() + 3
             while time.monotonic() < end: pass
+            print(json.dumps(len(sampler.times)))
         """
     )
+    assert naive_samples < 0.95 * 3
     (run,) = list_runs()
     from kdwatch.rundir.reader import RunReader
 

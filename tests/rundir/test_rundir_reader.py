@@ -8,6 +8,7 @@ import os
 import time
 from pathlib import Path
 
+import naive
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ def write(run: Path, events: bytes = b"", samples: bytes = b"", **manifest: obje
     return run
 
 
+@pytest.mark.fault(62)
 def test_torn_and_foreign_lines_cost_only_themselves(tmp_path: Path) -> None:
     """Fault 62: empty files, a torn last line, NUL bytes, lines of other programs."""
     events = b"\n".join(
@@ -53,6 +55,8 @@ def test_torn_and_foreign_lines_cost_only_themselves(tmp_path: Path) -> None:
         b"t_s,g0_j,g0_w\n1.0,10.0,300\nrubbish\n2.0,20.0\n\0\0\n3.0,x,300\n4.0,,\nnan,1,2\n5.0,50.0,inf\n6.0,60.0,30"
     )
     run = write(tmp_path / "r", events, samples)
+    with pytest.raises(ValueError):
+        naive.parsed_lines(events)
     batch = RunReader(run).poll()
     assert [e["type"] for e in batch.events] == ["a", "unknown thing", "d"]
     assert [tuple(s) for s in batch.samples] == [
@@ -60,9 +64,12 @@ def test_torn_and_foreign_lines_cost_only_themselves(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.fault(62)
 def test_empty_and_missing_files_are_an_empty_run(tmp_path: Path) -> None:
     run = write(tmp_path / "r")
     assert RunReader(run).poll() == ([], [])
+    with pytest.raises(IndexError):
+        naive.last_row(run / "samples/nvml-000001.csv")
     assert RunReader(run).status() == "interrupted"
     (run / "events.jsonl").unlink()
     (run / "samples/nvml-000001.csv").unlink()
@@ -83,6 +90,7 @@ def test_a_truncated_sealed_segment_gives_what_is_whole(tmp_path: Path) -> None:
     assert [s.t for s in found] == [float(k) for k in range(len(found))]
 
 
+@pytest.mark.fault(63)
 def test_columns_may_be_new_reordered_or_gone(tmp_path: Path) -> None:
     """Fault 63: a column is found by its name in the segment's own header."""
     run = write(tmp_path / "r", samples=b"t_s,g0_w,later_thing,g0_j,x_avg_w\n1.0,300,7,10,5\n")
@@ -90,6 +98,7 @@ def test_columns_may_be_new_reordered_or_gone(tmp_path: Path) -> None:
         (1.0, "g0", 10.0, 300.0, None),
         (1.0, "x", None, None, 5.0),
     ]
+    assert naive.by_position(["t_s", "g0_j", "g0_w"], "1.0,300,7,10,5")["g0_j"] != 10.0
 
 
 def test_events_that_grow_are_read_once_and_whole(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import naive
 import pytest
 
 from kdwatch.rundir.diskfile import AppendFile
@@ -206,6 +208,32 @@ def test_a_live_reader_follows_over_sealing(tmp_path: Path) -> None:
     got += reader.poll().samples
     assert [s.counter_j for s in got] == [float(k) for k in range(300)]
     assert gzip.decompress(next((tmp_path / "run/samples").glob("*.gz")).read_bytes()).startswith(b"t_s,g0_j")
+
+
+@pytest.mark.fault(48)
+def test_fault_48_writer_and_reader_at_the_same_time(tmp_path: Path) -> None:
+    """One thread writes and seals, another reads: N produced = N read, each once and in order."""
+    writer = make(tmp_path / "run")
+    reader, got = RunReader(tmp_path / "run"), []
+
+    def produce() -> None:
+        for k in range(3000):
+            writer.sample("nvml", k / 10, [float(k), 300.0, 300.0])
+            if k % 97 == 0:
+                writer.seal({})
+        writer.close()
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    while thread.is_alive():
+        got += reader.poll().samples
+    got += reader.poll().samples
+    assert [s.counter_j for s in got] == [float(k) for k in range(3000)]
+    buffer, taken = naive.SwappedBuffer(), 0
+    for k in range(100):
+        buffer.items.append(k)
+        taken += len(buffer.take(meanwhile=lambda: buffer.items.append(-1)))
+    assert taken < 200, "what came meanwhile is gone"
 
 
 def test_fault_48_as_many_samples_as_were_made(tmp_path: Path) -> None:
