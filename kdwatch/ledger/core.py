@@ -7,7 +7,7 @@ cut into batches, saved and restored, or looked at in between.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kdwatch.ledger.accounts import Boundary
@@ -38,6 +38,9 @@ class Ledger:
         self.idle_w: dict[str, float] = {}
         self.budget_j: float | None = number(manifest.get("budget_j"))
         self.cpus = cpu_count(manifest)
+        mirrored = {d["key"]: text_or_none(d["details"].get("mirror_of")) for d in manifest["devices"]}
+        self.mirrors = {key for key, of in mirrored.items() if of in self.devices}
+        """Packages that show another one's counter: beside the sums for as long as their meter says so."""
         self.last_t = 0.0
         self.ended_t: float | None = None
         for entry in manifest.get("warnings", []):
@@ -54,6 +57,21 @@ class Ledger:
             if t > self.last_t:
                 self.last_t = t
             device.sample(t, counter_j, power_w, average_w)
+
+    def samples(
+        self,
+        key: str,
+        times: Sequence[float],
+        counters_j: Sequence[float | None],
+        powers_w: Sequence[float | None],
+    ) -> None:
+        """Take readings of one device in order of time, as `sample` would one after the other."""
+        device = self.devices.get(key)
+        if device is not None and times:
+            self.last_t = max(self.last_t, times[-1])
+            take = device.sample
+            for t, counter_j, power_w in zip(times, counters_j, powers_w, strict=True):
+                take(t, counter_j, power_w, None)
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Take one event. Unknown types and damaged fields are ignored."""
@@ -115,7 +133,11 @@ class Ledger:
 
     def _sensor(self, event: Mapping[str, Any], t: float) -> None:
         key, what, text = (str(event.get(k) or "") for k in ("device", "what", "text"))
-        if key in self.devices and what and what != "recovered":
+        if key in self.devices and what == "mirror":
+            self.mirrors.add(key)
+        elif key in self.devices and what == "distinct":
+            self.mirrors.discard(key)
+        elif key in self.devices and what and what != "recovered":
             self.devices[key].note(what, t)
         code = {"lost": "sensor_lost", "reset": "counter_reset"}.get(what, what)
         if code and what != "recovered":
@@ -153,6 +175,7 @@ class Ledger:
             "devices": {key: track.state() for key, track in self.devices.items()},
             "book": self.book.state(),
             "warnings": self.warnings.state(),
+            "mirrors": sorted(self.mirrors),
             **{name: getattr(self, name) for name in _PLAIN},
         }
 
@@ -167,6 +190,7 @@ class Ledger:
                 track.restore(state["devices"][key])
             ledger.book.restore(state["book"])
             ledger.warnings.restore(state["warnings"])
+            ledger.mirrors = set(state.get("mirrors", ledger.mirrors))
             for name in _PLAIN:
                 setattr(ledger, name, state[name])
         except (KeyError, TypeError, AttributeError, IndexError) as problem:

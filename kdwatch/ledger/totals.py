@@ -60,14 +60,15 @@ def known_sum(values: Iterable[float | None]) -> float | None:
 
 def counted_devices(ledger: Ledger) -> set[str]:
     """Keys whose energy enters totals. Left out, and shown beside: estimated RAM where dram is measured; a
-    process-tree share where the whole CPU is there; CPU and memory where a module's counter holds them."""
+    process-tree share where the whole CPU is there; CPU and memory where a module's counter holds them; packages that
+    repeat another one's counter."""
     known = [t for t in ledger.devices.values() if t.known]
     module = any(t.spec.get("scope") == "module" for t in known)
     dram = any(t.kind == "dram" for t in known)
     whole_cpu = any(t.kind == "cpu" and t.spec.get("scope") != "process_tree" for t in known)
 
     def beside(track: DeviceTrack) -> bool:
-        if track.kind in ("cpu", "dram", "ram_estimated") and module:
+        if track.key in ledger.mirrors or (track.kind in ("cpu", "dram", "ram_estimated") and module):
             return True
         if track.kind == "ram_estimated":
             return dram

@@ -55,7 +55,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class SensorEvent:
-    """Something that happened to a sensor: `lost`, `recovered`, `reset`, `discarded`, `contended`."""
+    """Something that happened to a sensor: `lost`, `recovered`, `reset`, `discarded`, `contended`; of packages `mirror`
+    (repeats another one's counter), `mirror_suspected`, `distinct` (does not after all)."""
 
     key: str
     t: float

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from kdwatch.meters.base import Device, Reading, SensorEvent
 from kdwatch.meters.processes import read_text
-from kdwatch.meters.rapl_mirrors import MirrorWatch
+from kdwatch.meters.rapl_mirrors import MirrorWatch, sockets
 from kdwatch.meters.rapl_zones import Zone
 
 MICRO = 1e-6
@@ -50,7 +50,8 @@ class ZoneCounter:
 
 
 class RaplMeter:
-    """All zones that count once. One read that fails costs that zone that poll, nothing else."""
+    """All packages and memories, mirrors among them, which events tell. One read that fails costs that zone that poll,
+    nothing else."""
 
     name = "rapl"
     period_s = 1.0
@@ -61,15 +62,14 @@ class RaplMeter:
         self._clock = clock
         self._events: list[SensorEvent] = []
         self._lost: set[str] = set()
-        self._mirrors = MirrorWatch([d for d in self.devices if d.kind == "cpu"])
+        self._mirrors = MirrorWatch([c for c in counters if c.device.kind == "cpu"], sockets())
 
     def poll(self) -> Sequence[Reading]:
         """Read every zone once."""
         readings = [self._read(counter) for counter in self._counters]
-        for mirror, of in self._mirrors.check({r.key: r.counter_j for r in readings}):
-            text = f"{mirror.name} repeats {of.name} (one socket's counter on every die): counted once"
-            self._events.append(SensorEvent(mirror.key, self._clock(), "discarded", text))
-        return [r for r in readings if r.key not in self._mirrors.found]
+        for found in self._mirrors.look({r.key: r.counter_j for r in readings}):
+            self._events.append(SensorEvent(found.device.key, self._clock(), found.what, found.text))
+        return readings
 
     def _read(self, counter: Counter) -> Reading:
         key = counter.device.key

@@ -1,74 +1,168 @@
-"""Packages that repeat another one's counter: first-generation EPYC shows the socket's value in a zone for each die."""
+"""Packages that repeat another one's counter: first-generation EPYC shows the socket's value in a zone for each die.
+
+Equal values alone prove little: two counters may start equal, and move alike for a while. So the number of sockets
+decides, as the kernel's topology gives it, and how often both agreed when the counter had moved. Nothing is dropped:
+a mirror's readings are recorded like any other's, and the ledger leaves them out for as long as this watch says so.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from kdwatch.meters.base import Device
 
-LOOKS = 2
-"""Moments at which the values must agree, the counter having moved between."""
+TOPOLOGY = Path("/sys/devices/system/cpu")
+FEWER_SOCKETS = 3
+"""Moves of the counter at which both must agree, where there are more packages than sockets: then some are mirrors."""
+UNKNOWN_SOCKETS = 10
+"""The same where the number of sockets is not known."""
+SUSPICIOUS = 10
+"""Moves after which agreement is said, where each package has a socket of its own: both count."""
+MIRROR_OF = "mirror_of"
+"""In a device's details: key of the package that it was seen to repeat when the sensors were opened."""
 PATIENCE_S = 0.05
-"""How long to wait for a counter to move; a real one moves every millisecond."""
+"""How long to look when the sensors are opened; a real counter moves every millisecond."""
 
 
-def mirrors(
-    reads: Sequence[Callable[[], float | None]], sleep: Callable[[float], object] = time.sleep
-) -> dict[int, int]:
-    """Number of each counter that repeats an earlier one, and that one's number."""
-    found: dict[int, int] = {}
-    for b in range(1, len(reads)):
-        for a in range(b):
-            if a not in found and _repeats(reads[a], reads[b], sleep):
-                found[b] = a
-                break
-    return found
+class Counter(Protocol):
+    """As much of an open counter as is needed here."""
+
+    device: Device
+
+    def read_j(self) -> float | None:
+        """Joules, or None."""
 
 
-def _repeats(a: Callable[[], float | None], b: Callable[[], float | None], sleep: Callable[[float], object]) -> bool:
-    """Whether `b` lies between two reads of `a`, at `LOOKS` different values of `a`."""
-    agreed: set[float] = set()
-    end = time.monotonic() + PATIENCE_S
-    while len(agreed) < LOOKS:
-        before, between, after = a(), b(), a()
-        if before is None or between is None or after is None or not before <= between <= after:
-            return False
-        agreed.add(after)
-        if time.monotonic() > end:
-            return False
-        sleep(0.002)
-    return True
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the watch now holds of one device; `what` as in SensorEvent."""
+
+    device: Device
+    what: str
+    text: str
+
+
+@dataclass(slots=True)
+class _Suspect:
+    """A package that agreed with an earlier one at every look so far."""
+
+    counter: Counter
+    of: Counter
+    last_j: float
+    moves: int = 0
+    said: bool = False
+    mirror: bool = False
+
+
+def sockets(topology: Path = TOPOLOGY) -> int | None:
+    """Number of CPU sockets; None where the kernel does not tell."""
+    found = set()
+    for path in topology.glob("cpu[0-9]*/topology/physical_package_id"):
+        try:
+            found.add(int(path.read_text()))
+        except (OSError, ValueError):
+            return None
+    return len(found) or None
 
 
 class MirrorWatch:
-    """Finds mirrors whose counters stood still when the sensors were opened. A mirror is known in the very poll in
-    which its counter first moves, so that nothing is counted twice."""
+    """Watches all packages of a machine, a look at a time."""
 
-    def __init__(self, packages: Sequence[Device]) -> None:
+    def __init__(self, packages: Sequence[Counter], socket_count: int | None) -> None:
         self._packages = list(packages)
-        self._first: dict[str, float] = {}
-        self._open = len(self._packages) > 1
-        self.found: set[str] = set()
-        """Keys of mirrors."""
+        self._suspects: list[_Suspect] | None = None if len(self._packages) > 1 else []
+        if socket_count is None:
+            self._needed: int | None = UNKNOWN_SOCKETS
+        else:
+            self._needed = FEWER_SOCKETS if len(self._packages) > socket_count else None
 
-    def check(self, joules: Mapping[str, float | None]) -> list[tuple[Device, Device]]:
-        """(mirror, original) pairs that this poll shows."""
-        now = {d.key: joules.get(d.key) for d in self._packages}
-        if not self._open or any(v is None for v in now.values()):
+    @property
+    def mirrors(self) -> dict[str, str]:
+        """Key of each known mirror, and that of the package which it repeats."""
+        return {s.counter.device.key: s.of.device.key for s in self._suspects or () if s.mirror}
+
+    @property
+    def undecided(self) -> bool:
+        """Whether more looks may show a mirror."""
+        return self._suspects is None or any(not s.said for s in self._suspects)
+
+    def look(self, joules: Mapping[str, float | None]) -> list[Finding]:
+        """Compare one round of readings, by key and made in order of the packages. The earlier of two is read once
+        more, so that the later lies between two readings of one counter if it is the same counter."""
+        if self._suspects is None:
+            return self._first_look(joules)
+        findings = []
+        for suspect in list(self._suspects):
+            now = joules.get(suspect.counter.device.key)
+            same = agree(joules.get(suspect.of.device.key), now, suspect.of.read_j)
+            if same is False:
+                self._suspects.remove(suspect)
+                findings += [_distinct(suspect.counter.device)] if suspect.said else []
+            elif same and now is not None and now != suspect.last_j:
+                suspect.last_j, suspect.moves = now, suspect.moves + 1
+                findings += self._judge(suspect)
+        return findings
+
+    def _first_look(self, joules: Mapping[str, float | None]) -> list[Finding]:
+        if any(joules.get(c.device.key) is None for c in self._packages):
             return []
-        known = {k: v for k, v in now.items() if v is not None}
-        if not self._first:
-            self._first = known
-            self._open = len(set(known.values())) < len(known)
+        self._suspects = []
+        originals: list[Counter] = []
+        findings: list[Finding] = []
+        for counter in self._packages:
+            now, known = joules[counter.device.key], MIRROR_OF in counter.device.details
+            same = (o for o in originals if agree(joules[o.device.key], now, o.read_j) is not False)
+            of = next(same, None)
+            if of is not None and now is not None:
+                self._suspects.append(_Suspect(counter, of, now, said=known, mirror=known))
+                continue
+            if known:
+                findings.append(_distinct(counter.device))
+            originals.append(counter)
+        return findings
+
+    def _judge(self, suspect: _Suspect) -> list[Finding]:
+        name, of = suspect.counter.device.name, suspect.of.device.name
+        if suspect.said:
             return []
-        pairs = [(b, a) for i, b in enumerate(self._packages) for a in self._packages[:i] if self._same(a, b, known)]
-        originals = {b.key: a for b, a in reversed(pairs)}
-        if any(known[k] != v for k, v in self._first.items()):
-            self._open = False
-            self.found = set(originals)
-            return [(b, originals[b.key]) for b in self._packages if b.key in originals]
+        if self._needed is not None and suspect.moves >= self._needed:
+            suspect.said = suspect.mirror = True
+            return [Finding(suspect.counter.device, "mirror", f"{name} repeats {of}: counted once")]
+        if self._needed is None and suspect.moves >= SUSPICIOUS:
+            suspect.said = True
+            text = f"{name} shows what {of} shows at every reading; each has a socket of its own: both are counted"
+            return [Finding(suspect.counter.device, "mirror_suspected", text)]
         return []
 
-    def _same(self, a: Device, b: Device, now: Mapping[str, float]) -> bool:
-        return self._first[a.key] == self._first[b.key] and now[a.key] == now[b.key] != self._first[a.key]
+
+def agree(before: float | None, between: float | None, again: Callable[[], float | None]) -> bool | None:
+    """Whether a value lies between two readings of one counter; None where that cannot be told: a reading failed, or
+    the counter wrapped meanwhile."""
+    if before is None or between is None:
+        return None
+    after = again()
+    if after is None or after < before:
+        return None
+    return before <= between <= after
+
+
+def _distinct(device: Device) -> Finding:
+    return Finding(
+        device, "distinct", f"{device.name} has a counter of its own after all: it is counted, from its start"
+    )
+
+
+def look_closely(
+    packages: Sequence[Counter], socket_count: int | None, sleep: Callable[[float], object] = time.sleep
+) -> dict[str, str]:
+    """Mirrors that a moment of fast looks shows: key of each, and that of the package which it repeats."""
+    watch = MirrorWatch(packages, socket_count)
+    end = time.monotonic() + PATIENCE_S
+    while watch.undecided and time.monotonic() < end:
+        watch.look({c.device.key: c.read_j() for c in packages})
+        sleep(0.002)
+    return watch.mirrors

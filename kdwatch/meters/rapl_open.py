@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdwatch.meters import perf_energy
 from kdwatch.meters.rapl import Counter, ZoneCounter, device_of
-from kdwatch.meters.rapl_mirrors import mirrors
+from kdwatch.meters.rapl_mirrors import MIRROR_OF, look_closely, sockets
 from kdwatch.meters.rapl_zones import Zone, broken_links, candidates, choose, root_path
 
 FIX = (
@@ -54,22 +54,21 @@ def _powercap(good: Sequence[Zone], closed: Sequence[Zone]) -> Opened:
     if rangeless:
         notes.append(f"max_energy_range_uj of {', '.join(rangeless)} cannot be read: a wrap counts as a reset")
     fix = FIX.format(path=closed[0].energy_path) if closed else None
-    text = _count([c for c in counters if c.read_j() is not None])
+    text = _count([c for c in counters if c.read_j() is not None and MIRROR_OF not in c.device.details])
     return Opened(counters, "warn" if notes else "ok", "; ".join([text, *notes]), fix)
 
 
 def _counters(good: Sequence[Zone], closed: Sequence[Zone]) -> tuple[list[Counter], list[str]]:
-    """A counter for each zone, without packages that mirror another one. Closed ones are devices too: their energy is
-    then missing, where leaving them out would make the sum of the others look whole."""
+    """A counter for each zone; a package that mirrors another one says so in its details. Closed ones are devices too:
+    their energy is then missing, where leaving them out would make the sum of the others look whole."""
     names = sorted({z.package for z in (*good, *closed)}, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
     opened = {z.id: ZoneCounter(device_of(z, names.index(z.package)), z) for z in (*good, *closed)}
-    packages = [z for z in good if z.name == z.package]
-    repeated = mirrors([opened[z.id].read_j for z in packages])
+    packages = {c.device.key: c for c in (opened[z.id] for z in good if z.name == z.package)}
     notes = []
-    for mirror, original in repeated.items():
-        notes.append(f"{packages[mirror].name} repeats {packages[original].name}: counted once")
-        dropped = opened.pop(packages[mirror].id)
-        dropped.close()
+    for mirror, of in look_closely(list(packages.values()), sockets()).items():
+        device = packages[mirror].device
+        packages[mirror].device = replace(device, details={**device.details, MIRROR_OF: of})
+        notes.append(f"{device.name} repeats {packages[of].device.name}: counted once")
     return list(opened.values()), notes
 
 
