@@ -198,6 +198,10 @@ class LmEvalSettings(Settings):
     limit: int | None = Field(default=None, ge=1)
     include_path: str | None = None
     """Directory with task files of your own."""
+    fewshot: int | None = Field(default=None, ge=0)
+    """Examples before each question; None: as the task says."""
+    chat_template: Literal["auto", "none"] = "auto"
+    """`auto`: questions go through the tokenizer's own template where it has one."""
 
 
 class EvaluateSettings(ModelSettings):

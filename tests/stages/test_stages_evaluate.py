@@ -20,7 +20,6 @@ from kdwatch.stages.data.tokenizer import TextTokenizer
 from kdwatch.stages.data.tokens import read_tokens
 from kdwatch.stages.nn import models as loading
 from kdwatch.stages.problem import StageProblem
-from kdwatch.stages.scoring.outside import headline
 from kdwatch.stages.scoring.quality import compare
 from kdwatch.stages.settings import CacheSettings, EvaluateSettings, StudentEvaluateSettings, TeacherEvaluateSettings
 
@@ -140,9 +139,22 @@ def test_perplexity_and_agreement(tmp_path: Path, models: dict[str, Path]) -> No
     assert read_tokens(data_path).meta["response_tokens"] > count
 
 
+def test_a_command_may_tell_its_tokens(tmp_path: Path, models: dict[str, Path], events: Path) -> None:
+    told = {"scores": {"a": 0.5}, "tokens": 120, "input_tokens": 100}
+    command = [sys.executable, "-c", f"print('''{json.dumps(told)}''')"]
+    settings = TeacherEvaluateSettings(teacher=str(models["teacher"]), command=command, **CPU)
+    out = in_process(teacher_evaluate.work, settings, tmp_path / "out")
+    record = json.loads((out / "scores.json").read_text())
+    assert record["benchmarks"] == {"a": 0.5} and record["tokens"] == 120
+    last = of_type(events, "progress")[-1]
+    assert (last["tokens"], last["input_tokens"]) == (120, 100)
+    assert "work" in [e["name"] for e in of_type(events, "phase")]
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [
+        ('print(\'{"scores": {"a": 1}, "tokens": -1}\')', "must print one JSON object"),
         ("print('no json')", "must print one JSON object"),
         ("print('{\"a\": NaN}')", "must print one JSON object"),
         ("raise SystemExit(3)", "failed"),
@@ -187,43 +199,3 @@ def test_missing_and_torn_models_are_told_in_one_line(
     with pytest.raises(StageProblem, match=said) as caught:
         in_process(evaluate.work, settings, None)
     assert "\n" not in str(caught.value)
-
-
-def test_harness_headline_takes_the_tasks_own_metric() -> None:
-    assert (
-        headline({"alias": "gsm8k", "exact_match,strict-match": 0.4, "exact_match,flexible-extract": 0.5}, "gsm8k")
-        == 0.4
-    )
-    assert headline({"acc,none": 0.3, "acc_stderr,none": 0.01}, "mmlu") == 0.3
-    with pytest.raises(StageProblem, match="gave no number"):
-        headline({"alias": "x"}, "x")
-
-
-def test_harness_on_a_task_of_our_own(tmp_path: Path, models: dict[str, Path]) -> None:
-    """Row 36, against the installed version; skipped where lm-evaluation-harness is not installed."""
-    pytest.importorskip("lm_eval")
-    from kdwatch.stages.scoring.outside import harness_scores
-    from kdwatch.stages.settings import LmEvalSettings
-
-    tasks = tmp_path / "tasks"
-    tasks.mkdir()
-    jsonl(tasks / "rows.jsonl", [{"q": "max 12 34 56=", "a": "56"}, {"q": "rev abc=", "a": "cba"}])
-    (tasks / "own.yaml").write_text(
-        "task: kdwatch_own\ndataset_path: json\ndataset_kwargs: {data_files: {test: %s}}\n"
-        "test_split: test\noutput_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{a}}'\n"
-        "generation_kwargs: {until: ['\\n'], max_gen_toks: 4}\nmetric_list: [{metric: exact_match}]\n"
-        % (tasks / "rows.jsonl")
-    )
-    scores = harness_scores(
-        LmEvalSettings(tasks=["kdwatch_own"], limit=2, include_path=str(tasks)), models["student"], 2, "cpu"
-    )
-    assert 0 <= scores["kdwatch_own"] <= 1
-
-
-def test_harness_that_is_not_installed_is_said(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from kdwatch.stages.scoring import outside
-
-    monkeypatch.setattr(outside, "find_spec", lambda _: None)
-    settings = StudentEvaluateSettings(lm_eval={"tasks": ["gsm8k"]}, **CPU)
-    with pytest.raises(StageProblem, match="not installed"):
-        in_process(evaluate.work, settings, None, student=models["student"])

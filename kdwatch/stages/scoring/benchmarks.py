@@ -26,7 +26,7 @@ def check(settings: EvaluateSettings, stage: Stage) -> None:
 
 
 def scores_of(name: str, settings: EvaluateSettings, stage: Stage) -> tuple[dict[str, float], Counts]:
-    """({benchmark: score}, tokens) of a model; phases are reported. Tokens of outside scores are not known."""
+    """({benchmark: score}, tokens) of a model; phases are reported."""
     check(settings, stage)
     folder = model_directory(name, settings.revision, weights=True)
     counts = Counts()
@@ -34,11 +34,11 @@ def scores_of(name: str, settings: EvaluateSettings, stage: Stage) -> tuple[dict
     if settings.exact_match or settings.perplexity or settings.agreement:
         scores |= _own(folder, settings, stage, counts)
     if settings.lm_eval:
-        from kdwatch.stages.scoring.outside import harness_scores
+        from kdwatch.stages.scoring.harness import harness_scores
 
         scores |= harness_scores(settings.lm_eval, folder, settings.batch_rows, _device_name(settings))
     if settings.command:
-        from kdwatch.stages.scoring.outside import command_scores
+        from kdwatch.stages.scoring.command import command_scores
 
         scores |= command_scores(settings.command, folder)
     if counts.tokens:
