@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from stages_help import tiny_model
 
 from kdwatch.stages.nn import models
-from kdwatch.stages.nn.decoding import Decoder, Sampling, _nucleus
+from kdwatch.stages.nn.decoding import Decoder
+from kdwatch.stages.nn.nucleus import SHORTEST, Nucleus, Sampling
 from kdwatch.stages.settings import EvaluateSettings
 
 CPU = torch.device("cpu")
@@ -92,16 +93,40 @@ def test_nucleus_draws_lie_in_the_smallest_set_that_reaches_top_p(seed: int, top
     need = int((p[order].cumsum(0) - p[order] < top_p - 1e-6).sum())
     allowed = set(order[: need + 1].tolist())
     uniform = torch.linspace(0, 0.9999, 64)
-    drawn = _nucleus(z.repeat(64, 1), Sampling(heat, top_p, 0), uniform)
+    drawn = Nucleus(Sampling(heat, top_p, 0)).draw(z.repeat(64, 1), uniform)
     assert set(drawn.tolist()) <= allowed
 
 
 def test_nucleus_frequencies_are_the_renormalised_probabilities() -> None:
     z = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]]))
     uniform = (torch.arange(10_000) + 0.5) / 10_000
-    drawn = _nucleus(z.repeat(10_000, 1), Sampling(1.0, 0.8, 0), uniform)
+    drawn = Nucleus(Sampling(1.0, 0.8, 0)).draw(z.repeat(10_000, 1), uniform)
     share = torch.bincount(drawn, minlength=4) / 10_000
     torch.testing.assert_close(share, torch.tensor([0.625, 0.375, 0.0, 0.0]), atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("spread", [0.5, 2.0, 6.0])
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_short_list_draws_what_sorting_the_whole_vocabulary_draws(spread: float, ties: bool) -> None:
+    """Logits of bfloat16 models are equal in many places; there the order is by id."""
+    z = torch.from_numpy(np.random.default_rng(3).normal(0, spread, (200, 3000)).astype(np.float32))
+    if ties:
+        z = z.bfloat16().float()
+    uniform = torch.from_numpy(np.random.default_rng(4).random(200, dtype=np.float32))
+    sampling = Sampling(0.8, 0.9, 0)
+    short, whole = Nucleus(sampling), Nucleus(sampling, listed=3000)
+    drawn = [
+        (short.draw(z[i : i + 1], uniform[i : i + 1]), whole.draw(z[i : i + 1], uniform[i : i + 1])) for i in range(200)
+    ]
+    assert all(a == b for a, b in drawn)
+    assert short.listed == (SHORTEST if spread == 6 else 1024 if spread == 0.5 else short.listed)
+
+
+def test_without_a_cut_every_id_is_drawn_as_often_as_it_is_likely() -> None:
+    z = torch.log(torch.tensor([[0.05, 0.5, 0.15, 0.3]]))
+    uniform = (torch.arange(10_000) + 0.5) / 10_000
+    drawn = Nucleus(Sampling(1.0, 1.0, 0)).draw(z.repeat(10_000, 1), uniform)
+    torch.testing.assert_close(torch.bincount(drawn, minlength=4) / 10_000, z[0].exp(), atol=2e-3, rtol=0)
 
 
 def test_batch_fits_the_memory(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from kdwatch.stages.data.tokens import TokenSet
 from kdwatch.stages.entry import Stage
 from kdwatch.stages.generated.answers import AnswerStore, RowAnswer
 from kdwatch.stages.nn import compute, models
-from kdwatch.stages.nn.decoding import Decoder, Sampling
+from kdwatch.stages.nn.decoding import Decoder
+from kdwatch.stages.nn.nucleus import Sampling
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import GenerateSettings
 

@@ -16,18 +16,10 @@ import numpy as np
 import torch
 
 from kdwatch.stages.nn.compute import free_bytes
+from kdwatch.stages.nn.nucleus import Nucleus, Sampling
 
 CHECK_EVERY = 8
 """Steps between two looks at whether all rows have ended: each look waits for the device."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Nucleus sampling (Holtzman et al. 2020)."""
-
-    temperature: float
-    top_p: float
-    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +64,7 @@ class Decoder:
     ) -> list[Answer]:
         """Answers in the order of the prompts; `numbers` are the rows' own, for their random numbers."""
         ids, mask = self._left_padded(prompts)
+        nucleus = Nucleus(sampling) if sampling else None
         uniform = self._uniform(sampling, numbers or range(len(prompts)), max_new_tokens)
         produced = torch.full((len(prompts), max_new_tokens), self.eos, dtype=torch.long, device=self.device)
         alive = torch.arange(len(prompts), device=self.device)
@@ -86,7 +79,7 @@ class Decoder:
         )
         for step in range(max_new_tokens):
             logits = out.logits[:, -1, : self.vocabulary].float()
-            chosen = logits.argmax(dim=1) if sampling is None else _nucleus(logits, sampling, uniform[alive, step])
+            chosen = logits.argmax(dim=1) if nucleus is None else nucleus.draw(logits, uniform[alive, step])
             chosen = torch.where(ended[alive], self.eos, chosen)
             produced[alive, step] = chosen
             ended[alive] |= chosen == self.eos
@@ -136,17 +129,6 @@ class Decoder:
         kept = 2 * config.num_hidden_layers * heads * width * size * (longest_prompt + max_new_tokens)
         passing = 4 * longest_prompt * config.hidden_size * size * 4 + 6 * 4 * self.vocabulary
         return int(min(512, max(1, free_bytes(self.device) // 2 // (kept + passing))))
-
-
-def _nucleus(logits: torch.Tensor, sampling: Sampling, uniform: torch.Tensor) -> torch.Tensor:
-    """Ids [B] by inverse transform of `uniform` [B] over the smallest set whose mass reaches top_p."""
-    p, order = torch.sort(torch.softmax(logits / sampling.temperature, dim=1), dim=1, descending=True, stable=True)
-    mass = p.cumsum(dim=1)
-    kept = mass - p < sampling.top_p
-    total = (p * kept).sum(dim=1, keepdim=True)
-    place = torch.searchsorted(mass, uniform[:, None] * total, right=True)
-    place = torch.minimum(place, kept.sum(dim=1, keepdim=True) - 1)
-    return order.gather(1, place).squeeze(1)
 
 
 def _answers(produced: np.ndarray, eos: int) -> list[Answer]:

@@ -17,7 +17,8 @@ from kdwatch.stages.data.tokenizer import TextTokenizer
 from kdwatch.stages.data.tokens import TokenSet, pack_rows
 from kdwatch.stages.nn import compute, losses, models
 from kdwatch.stages.nn.batches import Batch, collate, response_logits
-from kdwatch.stages.nn.decoding import Decoder, Sampling
+from kdwatch.stages.nn.decoding import Decoder
+from kdwatch.stages.nn.nucleus import Sampling
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import TrainSettings
 
