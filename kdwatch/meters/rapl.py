@@ -62,7 +62,7 @@ class RaplMeter:
         self._clock = clock
         self._events: list[SensorEvent] = []
         self._lost: set[str] = set()
-        self._mirrors = MirrorWatch([c for c in counters if c.device.kind == "cpu"], sockets())
+        self._mirrors = MirrorWatch([c for c in counters if c.device.kind == "cpu"], sockets)
 
     def poll(self) -> Sequence[Reading]:
         """Read every zone once."""

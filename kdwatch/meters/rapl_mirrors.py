@@ -72,13 +72,17 @@ def sockets(topology: Path = TOPOLOGY) -> int | None:
 class MirrorWatch:
     """Watches all packages of a machine, a look at a time."""
 
-    def __init__(self, packages: Sequence[Counter], socket_count: int | None) -> None:
+    def __init__(self, packages: Sequence[Counter], count_sockets: Callable[[], int | None]) -> None:
         self._packages = list(packages)
-        self._suspects: list[_Suspect] | None = None if len(self._packages) > 1 else []
-        if socket_count is None:
-            self._needed: int | None = UNKNOWN_SOCKETS
-        else:
-            self._needed = FEWER_SOCKETS if len(self._packages) > socket_count else None
+        self._suspects: list[_Suspect] | None = None
+        self._needed: int | None = None
+        """Agreeing moves that make a mirror; None: none do."""
+        if len(self._packages) < 2:
+            self._suspects = []
+        elif (count := count_sockets()) is None:
+            self._needed = UNKNOWN_SOCKETS
+        elif len(self._packages) > count:
+            self._needed = FEWER_SOCKETS
 
     @property
     def mirrors(self) -> dict[str, str]:
@@ -157,10 +161,10 @@ def _distinct(device: Device) -> Finding:
 
 
 def look_closely(
-    packages: Sequence[Counter], socket_count: int | None, sleep: Callable[[float], object] = time.sleep
+    packages: Sequence[Counter], count_sockets: Callable[[], int | None], sleep: Callable[[float], object] = time.sleep
 ) -> dict[str, str]:
     """Mirrors that a moment of fast looks shows: key of each, and that of the package which it repeats."""
-    watch = MirrorWatch(packages, socket_count)
+    watch = MirrorWatch(packages, count_sockets)
     end = time.monotonic() + PATIENCE_S
     while watch.undecided and time.monotonic() < end:
         watch.look({c.device.key: c.read_j() for c in packages})

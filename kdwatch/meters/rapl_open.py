@@ -65,7 +65,7 @@ def _counters(good: Sequence[Zone], closed: Sequence[Zone]) -> tuple[list[Counte
     opened = {z.id: ZoneCounter(device_of(z, names.index(z.package)), z) for z in (*good, *closed)}
     packages = {c.device.key: c for c in (opened[z.id] for z in good if z.name == z.package)}
     notes = []
-    for mirror, of in look_closely(list(packages.values()), sockets()).items():
+    for mirror, of in look_closely(list(packages.values()), sockets).items():
         device = packages[mirror].device
         packages[mirror].device = replace(device, details={**device.details, MIRROR_OF: of})
         notes.append(f"{device.name} repeats {packages[of].device.name}: counted once")
