@@ -43,7 +43,7 @@ def import_(
     """
     from kdwatch.interop.importing import check_options, import_paths
 
-    result = import_paths(list(paths), check_options(form, interval, zone), name, progress_of, show_rows)
+    result = import_paths(list(paths), check_options(form, interval, zone), name, progress_of, progress_of_rows())
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=2, allow_nan=False))
     else:
@@ -65,28 +65,45 @@ def import_(
 
 
 def progress_of(path: Path) -> Callable[[int, int], None] | None:
-    """A line on stderr while a large file is read: twice a second on a terminal, every 5 s elsewhere."""
+    """A line on stderr while a large file is read."""
     try:
         if path.is_dir() or path.stat().st_size < BIG:
             return None
     except OSError:
         return None
-    shown = time.monotonic()
-    every = 0.5 if sys.stderr.isatty() else 5.0
+    tick = Tick()
 
     def watch(done: int, size: int) -> None:
-        nonlocal shown
-        if time.monotonic() - shown >= every:
-            shown = time.monotonic()
+        if tick():
             _line(f"reading {path.name}: {min(100, 100 * done // max(1, size))} % of {size / 1e9:.2f} GB")
 
     return watch
 
 
-def show_rows(rows: int) -> None:
-    """How far writing a large run is."""
-    if rows % 500_000 == 0:
-        _line(f"writing the run: {rows} rows")
+def progress_of_rows() -> Callable[[int], None]:
+    """A line on stderr while a large run is written."""
+    tick = Tick()
+
+    def watch(rows: int) -> None:
+        if tick():
+            _line(f"writing the run: {rows} rows")
+
+    return watch
+
+
+class Tick:
+    """Whether it is time for a line again: twice a second on a terminal, every 5 s elsewhere."""
+
+    def __init__(self) -> None:
+        self._every = 0.5 if sys.stderr.isatty() else 5.0
+        self._shown = time.monotonic()
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if now - self._shown < self._every:
+            return False
+        self._shown = now
+        return True
 
 
 def _line(text: str) -> None:

@@ -34,6 +34,26 @@ Watch = Callable[[int, int], None]
 """Called with bytes read and bytes in all while a file is read."""
 
 
+class Lines:
+    """Lines of a file, one after the other or what is left of them in blocks."""
+
+    def __init__(self, blocks: Iterator[list[str]]) -> None:
+        self._blocks = blocks
+        self._begun: Iterator[str] = iter(())
+
+    def __iter__(self) -> Iterator[str]:
+        """One line after the other; goes on where the last iteration stopped."""
+        yield from self._begun
+        for block in self._blocks:
+            self._begun = iter(block)
+            yield from self._begun
+
+    def blocks(self) -> Iterator[list[str]]:
+        """What is left, some thousand lines at a time."""
+        yield list(self._begun)
+        yield from self._blocks
+
+
 class TextSource:
     """One regular file, read as text, once or again."""
 
@@ -56,10 +76,13 @@ class TextSource:
         with open_maybe_compressed(self.path) as file:
             return file.read(HEAD)
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Lines:
         """Lines without their ends, NULs taken out. Starts again from the top at each call."""
         self.crlf_lines = self.nul_chars = self.undecodable = self.long_lines = 0
         self.ends_with_newline = True
+        return Lines(self._blocks())
+
+    def _blocks(self) -> Iterator[list[str]]:
         rest = ""
         for text in self._chunks():
             rest += text
@@ -68,10 +91,10 @@ class TextSource:
                 rest = rest[:MAX_LINE]
                 continue
             *whole, rest = rest.split("\n")
-            yield from whole
+            yield whole
         if rest:
             self.ends_with_newline = False
-            yield rest
+            yield [rest]
 
     def short_lines(self) -> Iterator[str]:
         """Lines of up to 8192 characters, for readers whose patterns must not meet endless ones."""

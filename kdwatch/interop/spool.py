@@ -5,13 +5,16 @@ from __future__ import annotations
 import heapq
 import tempfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import IO
 
 BLOCK = 131_072
 """Pairs held in memory before they are sorted and written: 2 MiB."""
 READ = 4_096
 """Pairs read at a time from each block while merging."""
+
+Columns = tuple["array[float]", "array[float]"]
 
 
 class Spool:
@@ -39,20 +42,40 @@ class Spool:
         if len(self._first) >= BLOCK:
             self._spill()
 
-    def sorted_pairs(self) -> Iterator[tuple[float, float]]:
-        """All pairs in order of the first; equal ones in the order they came."""
+    def extend(self, keys: Sequence[float], values: Sequence[float]) -> None:
+        """Append pairs whose keys rise or stay, from the last one added on."""
+        for start in range(0, len(keys), BLOCK):
+            self._first.extend(keys[start : start + BLOCK])
+            self._second.extend(values[start : start + BLOCK])
+            self._last = self._first[-1]
+            if len(self._first) >= BLOCK:
+                self._spill()
+
+    def sorted_blocks(self) -> Iterator[Columns]:
+        """All pairs in order of the first, some thousand at a time; equal keys in the order they came."""
         if not self._blocks:
-            return self._memory()
+            if not self._in_order:
+                self._sort()
+            for start in range(0, len(self._first), READ):
+                yield self._first[start : start + READ], self._second[start : start + READ]
+            return
         if len(self._first):
             self._spill()
         if self._blocks_follow_each_other():
-            return (pair for block in self._blocks for pair in self._read(block))
-        return heapq.merge(*(self._read(block) for block in self._blocks), key=lambda pair: pair[0])
+            for block in self._blocks:
+                yield from self._columns(block)
+        else:
+            yield from self._merged()
 
-    def _memory(self) -> Iterator[tuple[float, float]]:
-        if not self._in_order:
-            self._sort()
-        return zip(self._first, self._second, strict=True)
+    def sorted_pairs(self) -> Iterator[tuple[float, float]]:
+        """The same, pair by pair."""
+        return (pair for keys, values in self.sorted_blocks() for pair in zip(keys, values, strict=True))
+
+    def _merged(self) -> Iterator[Columns]:
+        pairs = heapq.merge(*(self._pairs(block) for block in self._blocks), key=lambda pair: pair[0])
+        while found := list(islice(pairs, READ)):
+            keys, values = zip(*found, strict=True)
+            yield array("d", keys), array("d", values)
 
     def _sort(self) -> None:
         order = sorted(range(len(self._first)), key=self._first.__getitem__)
@@ -78,14 +101,15 @@ class Spool:
     def _blocks_follow_each_other(self) -> bool:
         return all(a[3] <= b[2] for a, b in zip(self._blocks, self._blocks[1:], strict=False))
 
-    def _read(self, block: tuple[int, int, float, float]) -> Iterator[tuple[float, float]]:
-        assert self._file is not None
+    def _pairs(self, block: tuple[int, int, float, float]) -> Iterator[tuple[float, float]]:
+        for keys, values in self._columns(block):
+            yield from zip(keys, values, strict=True)
+
+    def _columns(self, block: tuple[int, int, float, float]) -> Iterator[Columns]:
         offset, pairs, _, _ = block
         for start in range(0, pairs, READ):
             count = min(READ, pairs - start)
-            first = self._doubles(offset + 8 * start, count)
-            second = self._doubles(offset + 8 * (pairs + start), count)
-            yield from zip(first, second, strict=True)
+            yield self._doubles(offset + 8 * start, count), self._doubles(offset + 8 * (pairs + start), count)
 
     def _doubles(self, offset: int, count: int) -> array[float]:
         assert self._file is not None

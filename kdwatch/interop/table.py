@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 
 from kdwatch.interop.columns import Column, classify
+from kdwatch.interop.source import Lines
 from kdwatch.interop.times import CLOCK, NotATime, split_date
 from kdwatch.interop.values import LONGEST, NotANumber, parse_number
 
@@ -18,6 +19,8 @@ SEARCH = 400
 """Lines in which the header is looked for; a banner or a shell prompt may come before it."""
 BUFFER = 20_000
 """Rows from which the layout is learned before the rest is streamed."""
+SMALLEST_BLOCK = 64
+"""Fewer lines are read one by one."""
 DRIVER_ERRORS = (
     "unable to determine the device handle",
     "no devices were found",
@@ -79,6 +82,8 @@ class Table:
     delimiter: str
     header: list[str] | None
     lines: Iterator[str]
+    stream: Lines | None = None
+    """What `lines` comes from, where it can go on in blocks."""
     above: int = 0
     """Rows above the header that fit it and are read too: the first header of an appended log is lost."""
     columns: list[Column] = field(default_factory=list)
@@ -86,9 +91,14 @@ class Table:
     """Cells of the first line, to say what a file without a usable header holds."""
 
 
-def find_table(lines: Iterable[str]) -> Table:
+def find_table(lines: Lines) -> Table:
     """Find the header, or that there is none, in the first lines; the iterator goes on below it."""
-    stream = iter(lines)
+    table = _find_table(iter(lines))
+    table.stream = lines
+    return table
+
+
+def _find_table(stream: Iterator[str]) -> Table:
     first = list(islice(stream, SEARCH))
     for number, line in enumerate(first):
         found = header_of(line)
@@ -96,7 +106,9 @@ def find_table(lines: Iterable[str]) -> Table:
             delimiter, header = found
             above = [text for text in first[:number] if _fits(split(text, delimiter), len(header))]
             columns = [classify(place, name) for place, name in enumerate(header)]
-            return Table(delimiter, header, chain(above, first[number + 1 :], stream), len(above), columns)
+            return Table(
+                delimiter, header, chain(above, first[number + 1 :], stream), above=len(above), columns=columns
+            )
     if table := _marked_header(first, stream):
         return table
     delimiter = _common_delimiter(first)
@@ -115,7 +127,7 @@ def _marked_header(first: list[str], stream: Iterator[str]) -> Table | None:
         found = header_of(line.lstrip().lstrip("#")) if line.lstrip().startswith("#") else None
         if found and len(found[1]) > 1 and len(split(first[number + 1], found[0])) == len(found[1]):
             columns = [classify(place, name) for place, name in enumerate(found[1])]
-            return Table(found[0], found[1], chain(first[number + 1 :], stream), 0, columns)
+            return Table(found[0], found[1], chain(first[number + 1 :], stream), columns=columns)
     return None
 
 
@@ -161,6 +173,30 @@ class RowCounts:
     torn: bool = False
 
 
+class Block:
+    """Some thousand lines of one width without quotes, split column by column."""
+
+    def __init__(self, reader: RowReader, lines: list[str], cells: list[str], width: int) -> None:
+        self._reader, self._lines = reader, lines
+        self._cells, self._width = cells, width
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def column(self, place: int) -> list[str]:
+        """The cells of one column."""
+        return list(map(str.strip, self._cells[place :: self._width]))
+
+    def taken(self) -> None:
+        """Count the rows: all of them were read."""
+        self._reader.counts.rows += len(self)
+        self._reader.counts.torn = False
+
+    def rows(self) -> Iterator[list[str]]:
+        """The same row by row, where one of them needs a closer look (a header, a message of the driver)."""
+        return self._reader.rows(self._lines)
+
+
 class RowReader:
     """Rows of the header's width, decimal commas without quotes put together again."""
 
@@ -191,6 +227,29 @@ class RowReader:
                     continue
             counts.rows += 1
             yield cells if self._order is None else ["" if at is None else cells[at] for at in self._order]
+
+    def blocks(self, blocks: Iterable[list[str]]) -> Iterator[list[str] | Block]:
+        """Rows, and blocks of rows where lines are regular. The last line is always a row."""
+        held: list[str] = []
+        for lines in blocks:
+            if not lines:
+                continue
+            *ready, last = held + lines
+            held = [last]
+            block = self._block(ready)
+            if block is None:
+                yield from self.rows(ready)
+            else:
+                yield block
+        yield from self.rows(held)
+
+    def _block(self, lines: list[str]) -> Block | None:
+        if self._order is not None or self._joins or len(lines) < SMALLEST_BLOCK:
+            return None
+        text = self._delimiter.join(lines)
+        if '"' in text or set(map(str.count, lines, repeat(self._delimiter))) != {self._width - 1}:
+            return None
+        return Block(self, lines, text.split(self._delimiter), self._width)
 
     def _is_header(self, line: str, cells: list[str]) -> bool:
         """Whether the line is a header again; one with other columns tells where the first one's columns stand now."""
@@ -230,10 +289,10 @@ SHAPE = re.compile(r"^[+-]?\d*(?:\.(\d*))?\s*(\D*)$")
 
 
 def without_torn(
-    rows: Iterable[list[str]], cut_off: Callable[[], bool], on_torn: Callable[[str], None]
-) -> Iterator[list[str]]:
+    rows: Iterable[list[str] | Block], cut_off: Callable[[], bool], on_torn: Callable[[str], None]
+) -> Iterator[list[str] | Block]:
     """All rows but a last one whose last number was cut: the file ends without a line end (`cut_off`), and that
-    cell has other decimals or another unit than all before."""
+    cell has other decimals or another unit than all those before that came row by row."""
     shapes: set[tuple[int, str]] = set()
     held: list[str] | None = None
     count = 0
@@ -243,7 +302,9 @@ def without_torn(
                 shapes.add(_shape(held[-1]))
             count += 1
             yield held
-        held = row
+        held = row if isinstance(row, list) else None
+        if isinstance(row, Block):
+            yield row
     if held is None:
         return
     if count >= 2 and len(shapes) == 1 and cut_off() and _shape(held[-1]) not in shapes:

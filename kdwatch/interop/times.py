@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from calendar import timegm
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -35,6 +35,8 @@ BARE_CLOCK = re.compile(
 """The clock of `20260103T153653Z` and `2026-01-03_15-36-53`, after a date only."""
 NUMERIC = re.compile(r"^[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?$|^[+-]?\.\d+$")
 DAY = 86_400.0
+QUARTER = 900.0
+"""Clocks are put forward or back at full quarters of an hour."""
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -98,6 +100,62 @@ class TimeParser:
             return self._time_of_day(text)
         return self._date(text)
 
+    def many(self, cells: Sequence[str]) -> list[float] | None:
+        """Seconds of cells of the same form, as they would come one by one; None where one needs a closer look."""
+        if self.numeric:
+            return self._numbers(cells)
+        if self.kind == "clock":
+            return None
+        if self._zone is None:
+            return self._dates(cells)
+        written = TimeParser("local", month_first=self._month_first)._dates(cells)
+        return None if written is None else self._all_in_zone(written)
+
+    def _numbers(self, cells: Sequence[str]) -> list[float] | None:
+        try:
+            values = list(map(float, cells))
+        except ValueError:
+            return None
+        if not math.isfinite(sum(values)) or max(map(abs, values)) > 1e20:
+            return None
+        return values if self.unit_s == 1.0 else [value * self.unit_s for value in values]
+
+    def _dates(self, cells: Sequence[str]) -> list[float] | None:
+        """Times that differ from each other in the minute before, and the seconds between, prefix and zone."""
+        try:
+            self._prefix = ""
+            self._slow_date(cells[0])
+        except NotATime:
+            return None
+        if not self._prefix:
+            return None
+        width, suffix = len(self._prefix), self._suffix
+        if suffix and any(not cell.endswith(suffix) for cell in cells):
+            return None
+        end = -len(suffix) or None
+        try:
+            seconds = list(map(float, [cell[width:end] for cell in cells]))
+        except ValueError:
+            return None
+        if not (math.isfinite(sum(seconds)) and min(seconds) >= 0 and max(seconds) < 61):
+            return None
+        minutes = [cell[:width] for cell in cells]
+        bases = self._bases(dict(zip(reversed(minutes), reversed(cells), strict=True)))
+        return None if bases is None else [bases[minute] + s for minute, s in zip(minutes, seconds, strict=True)]
+
+    def _bases(self, examples: Mapping[str, str]) -> dict[str, float] | None:
+        """Seconds of each minute, by its text; `examples` holds a cell of each."""
+        bases = {}
+        for minute, cell in examples.items():
+            try:
+                self._slow_date(cell)
+            except NotATime:
+                return None
+            if self._prefix != minute:
+                return None
+            bases[minute] = self._base
+        return bases
+
     def _number(self, text: str) -> float:
         try:
             value = float(text) if "," not in text else float(text.replace(",", "."))
@@ -148,6 +206,20 @@ class TimeParser:
         if match and not re.search(r"[AaPp][Mm]", match[3] or ""):
             self._prefix, self._suffix = match[1], match[3] or ""
             self._base = value - float(match[2])
+
+    def _all_in_zone(self, written: Sequence[float]) -> list[float] | None:
+        """UTC seconds of local times; None where one is in an hour that clocks repeat or leave out."""
+        quarters = [second // QUARTER for second in written]
+        offsets = {}
+        for quarter in dict.fromkeys(quarters):
+            local = datetime.fromtimestamp(quarter * QUARTER, UTC).replace(tzinfo=self._zone)
+            first, second = local.utcoffset(), local.replace(fold=1).utcoffset()
+            if first is None or first != second:
+                return None
+            offsets[quarter] = first.total_seconds()
+        found = [second - offsets[quarter] for second, quarter in zip(written, quarters, strict=True)]
+        self._last = max(self._last, max(found))
+        return found
 
     def _in_zone(self, written: float) -> float:
         """UTC seconds of a local time; of the two in the hour that clocks repeat, the one that does not go back."""

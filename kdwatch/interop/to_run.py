@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import heapq
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from kdwatch import __version__
 from kdwatch.interop.merge import attach_progress, merge_codecarbon
 from kdwatch.interop.model import ImportedLog, LoggedDevice
+from kdwatch.interop.readings import rows_of, stage_energy, windows
 from kdwatch.interop.timeline import Piece, Timeline, build_timeline
 from kdwatch.ledger.core import Ledger
 from kdwatch.ledger.device import LARGEST_W
@@ -21,31 +22,20 @@ from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.writer import RunWriter
 
 STREAM = "import"
-ROWS_PER_WRITE = 5_000
 ROWS_PER_SEGMENT = 50_000
 ROWS_WITHOUT_CHECKPOINT = 10_000
 """A run of more rows ends with a checkpoint, so that it opens at once."""
 MAX_NOTES = 200
-INSIDE_S = 2e-6
-"""Samples lie this much after their time, so that the first is inside its stage and counts for its peak."""
 REFRESH_S = 1e-4
 """Imported counters hold at the moment of their sample."""
-SMALL_J = 100.0
-"""Below this energies are written with nine digits instead of three decimals."""
-
-Reading = tuple[float, int, float | None, float | None]
-"""Run time, device number, watts, joules of this device since the run began (None: not known at this moment)."""
 
 
 class ImportWriter(RunWriter):
     """Writes rows of the past: many at once, not every half second."""
 
-    def row(self, stream: str, t_s: float, values: list[Any]) -> None:
-        """Add a row; it is written with the next few thousand."""
-        self._streams[stream].add(t_s, values)
-
-    def flush_rows(self) -> None:
-        """Hand the rows to the file."""
+    def rows(self, stream: str, times: Sequence[float], texts: Sequence[str]) -> None:
+        """Write rows whose cells are text already."""
+        self._streams[stream].add_rows(times, texts)
         self._flush_rows()
 
 
@@ -174,7 +164,7 @@ def _highest_w(device: LoggedDevice, timeline: Timeline) -> float:
     found = [device.peak_w, device.mean_w, device.stats.peak_w if device.stats else None]
     for piece in timeline.pieces:
         if any(d is device for d in piece.devices):
-            energy = _stage_energy(device, piece)
+            energy = stage_energy(device, piece)
             found.append(None if energy is None else energy / piece.duration_s)
     return max((watts for watts in found if watts is not None), default=0.0)
 
@@ -213,35 +203,28 @@ def _write(
     watch: Callable[[int], None] | None,
 ) -> None:
     ledger = Ledger(writer.manifest)
-    columns = [f"{d.key}{suffix}" for d in devices for suffix in ("_w", "_j")]
-    writer.open_stream(STREAM, columns)
-    events = _events(timeline, logs)
-    events.sort(key=lambda event: event[0])
-    pending = iter(events)
-    upcoming = next(pending, None)
-    rows = 0
-    ticks = groupby(_readings(timeline, devices), key=lambda reading: reading[0])
-    for rows, (t, readings) in enumerate(ticks, 1):
-        while upcoming is not None and upcoming[0] <= t:
-            ledger.event(writer.event(upcoming[1], upcoming[0], **upcoming[2]))
-            upcoming = next(pending, None)
-        values: list[Any] = [None] * len(columns)
-        for _, number, watts, joules in readings:
-            shown = None if joules is None else f"{joules:.3f}" if joules >= SMALL_J else f"{joules:.9g}"
-            values[2 * number] = values[2 * number] if watts is None else watts
-            values[2 * number + 1] = values[2 * number + 1] if shown is None else shown
-            counter, power = None if shown is None else float(shown), None if watts is None else round(watts, 3)
-            ledger.sample(t, devices[number].key, counter, power, None)
-        writer.row(STREAM, t, values)
-        if rows % ROWS_PER_WRITE == 0:
-            writer.flush_rows()
-            if watch:
-                watch(rows)
-        if rows % ROWS_PER_SEGMENT == 0:
+    writer.open_stream(STREAM, [f"{d.key}{suffix}" for d in devices for suffix in ("_w", "_j")])
+    events = deque(sorted(_events(timeline, logs), key=lambda event: event[0]))
+
+    def until(t: float) -> None:
+        while events and events[0][0] <= t:
+            at, kind, fields = events.popleft()
+            ledger.event(writer.event(kind, at, **fields))
+
+    rows = sealed = 0
+    for batches in windows(timeline, [d.device for d in devices], [event[0] for event in events]):
+        times, texts = rows_of(batches)
+        until(times[0])
+        for device, batch in zip(devices, batches, strict=True):
+            ledger.samples(device.key, batch.times, batch.joules, batch.watts)
+        writer.rows(STREAM, times, texts)
+        rows += len(times)
+        if watch:
+            watch(rows)
+        if rows - sealed >= ROWS_PER_SEGMENT:
+            sealed = rows
             writer.seal(ledger.state())
-    while upcoming is not None:
-        ledger.event(writer.event(upcoming[1], upcoming[0], **upcoming[2]))
-        upcoming = next(pending, None)
+    until(math.inf)
     if rows > ROWS_WITHOUT_CHECKPOINT:
         writer.seal(ledger.state())
 
@@ -278,87 +261,3 @@ def _progress(piece: Piece) -> Iterator[tuple[float, str, dict[str, Any]]]:
     known = {key: value for key, value in final.items() if value is not None}
     if known:
         yield piece.end, "progress", {"stage": piece.name, **known}
-
-
-def _readings(timeline: Timeline, devices: list[RunDevice]) -> Iterator[Reading]:
-    """All readings in order of run time; a device's joules go on from stage to stage."""
-    numbers = {id(d.device): number for number, d in enumerate(devices)}
-    end = max(piece.end for piece in timeline.pieces)
-    per_device: list[Iterator[Reading]] = []
-    for found in devices:
-        pieces = [piece for piece in timeline.pieces if any(d is found.device for d in piece.devices)]
-        per_device.append(_of_device(found.device, numbers[id(found.device)], pieces, end))
-    return heapq.merge(*per_device, key=lambda reading: reading[0])
-
-
-def _of_device(device: LoggedDevice, number: int, pieces: list[Piece], end: float) -> Iterator[Reading]:
-    """A device's readings from the run's start to its end: outside its stages the counter stands still."""
-    last: Reading = (0.0, number, None, 0.0)
-    if pieces and pieces[0].start > 0:
-        yield last
-    for last in _inside_stages(device, number, pieces):
-        yield last
-    if last[0] < round(end, 6):
-        yield round(end, 6), number, None, last[3]
-
-
-def _inside_stages(device: LoggedDevice, number: int, pieces: list[Piece]) -> Iterator[Reading]:
-    joules = 0.0
-    for piece in pieces:
-        if device.series is not None and device.stats and device.stats.energy_j is not None:
-            yield from _from_series(device, number, piece)
-        elif device.counter is not None:
-            yield from _from_counter(device, number, piece)
-        else:
-            energy = _stage_energy(device, piece)
-            if energy is None:
-                continue
-            yield round(piece.start, 6), number, None, joules
-            joules += energy
-            yield from _drawn(device, number, piece)
-            yield round(piece.end, 6), number, None, joules
-
-
-def _drawn(device: LoggedDevice, number: int, piece: Piece) -> Iterator[Reading]:
-    """Watts inside a stage, where a log beside it has some."""
-    if device.drawn is None or piece.origin is None:
-        return
-    shift = piece.start - piece.origin
-    for t, watts in device.drawn.points():
-        if piece.start < round(t + shift, 6) < round(piece.end, 6):
-            yield round(t + shift, 6), number, watts, None
-
-
-def _stage_energy(device: LoggedDevice, piece: Piece) -> float | None:
-    if piece.stage.energy_j:
-        return piece.stage.energy_j.get(device.key)
-    return device.energy_j
-
-
-def _from_series(device: LoggedDevice, number: int, piece: Piece) -> Iterator[Reading]:
-    assert device.series is not None
-    shift = piece.start - (piece.origin or 0.0) + INSIDE_S
-    joules = 0.0
-    before: tuple[float, float] | None = None
-    for t, watts in device.series.points():
-        if before is not None:
-            joules += (t - before[0]) * (before[1] + watts) / 2
-        else:
-            yield round(piece.start, 6), number, None, 0.0
-        before = (t, watts)
-        yield round(t + shift, 6), number, watts, joules
-    if before is not None and round(before[0] + shift, 6) < round(piece.end, 6):
-        yield round(piece.end, 6), number, None, joules
-
-
-def _from_counter(device: LoggedDevice, number: int, piece: Piece) -> Iterator[Reading]:
-    assert device.counter is not None
-    shift = piece.start - (piece.origin or 0.0)
-    joules, last = 0.0, -1.0
-    for t, joules in device.counter.sorted_pairs():
-        if last < 0 and t + shift > piece.start:
-            yield round(piece.start, 6), number, None, 0.0
-        last = t + shift
-        yield round(last, 6), number, None, joules
-    if 0 <= round(last, 6) < round(piece.end, 6):
-        yield round(piece.end, 6), number, None, joules

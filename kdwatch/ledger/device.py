@@ -19,6 +19,8 @@ HORIZON_S = 1.0
 """An edge is settled once readings reach this far beyond it."""
 KEPT_S = 6.0
 """Readings are kept for this long: the edges of `HORIZON_S` ago need what was before them."""
+SPARE = 50
+"""Readings that a device collects beyond that before the old ones go: slow sensors are not tidied at every reading."""
 LIMIT_FACTOR = 1.2
 """Power above this multiple of the enforced limit is no power (notes: first samples far above the board's limit)."""
 COUNTER_FACTOR = 2.0
@@ -254,7 +256,7 @@ class DeviceTrack:
         return (ticks[-1].joules - ticks[-2].joules) / span if span > 0 else None
 
     def _prune(self) -> None:
-        self._prune_at = self.last_t + KEPT_S / 3
+        self._prune_at = self.last_t + max(KEPT_S / 3, SPARE * self._signal().period_s)
         before = self.last_t - KEPT_S
         if self.pending:
             before = min(before, self.pending[0].t - KEPT_S)

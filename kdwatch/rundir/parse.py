@@ -7,6 +7,8 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import islice, repeat
+from operator import lt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,3 +126,20 @@ def parse_rows(lines: Iterable[str]) -> Iterator[tuple[RowParser, float, list[st
             continue
         if row := parser.parse(line):
             yield parser, *row
+
+
+def full_columns(header: str, rows: list[str]) -> list[tuple[str, list[float], list[float]]] | None:
+    """Device, run times and watts of each device, where every row has a power of each and times rise; None where
+    rows have to be read one by one."""
+    parser = RowParser(header)
+    width = len(parser.columns)
+    if any(w is None for _, _, w, _ in parser.places) or set(map(str.count, rows, repeat(","))) != {width - 1}:
+        return None
+    cells = ",".join(rows).split(",")
+    try:
+        times = list(map(float, cells[::width]))
+        found = [(key, times, list(map(float, cells[w::width]))) for key, _, w, _ in parser.places if w is not None]
+    except ValueError:
+        return None
+    finite = all(math.isfinite(sum(watts)) for _, _, watts in found) and math.isfinite(sum(times))
+    return found if finite and all(map(lt, times, islice(times, 1, None))) else None

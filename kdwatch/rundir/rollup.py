@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,7 +69,7 @@ def powers_by_key(devices: Iterable[Mapping[str, Any]]) -> dict[str, PowerOf]:
 
 
 class Roller:
-    """Collects the power of known devices: as it is read, or in buckets of a fixed length."""
+    """Collects the power of known devices as it is read."""
 
     def __init__(self, powers: dict[str, PowerOf]) -> None:
         self._powers = powers
@@ -82,17 +83,60 @@ class Roller:
         if watts is not None:
             self.rows.setdefault(sample.key, []).append([sample.t, sample.t, watts, watts, watts, 1])
 
-    def buckets(self, bucket_s: float = BUCKET_S) -> dict[str, list[Row]]:
-        """Rows of `bucket_s` each."""
-        return {key: _in_buckets(rows, bucket_s) for key, rows in self.rows.items()}
 
+class BucketRoller:
+    """The same in buckets of a fixed length, readings in order of time: memory grows with time, not with readings."""
 
-def _in_buckets(rows: list[Row], bucket_s: float) -> list[Row]:
-    slots: dict[int, list[Row]] = {}
-    for row in rows:
-        slots.setdefault(int(row[0] // bucket_s), []).append(row)
-    merged = (merge(found, 1)[0] for _, found in sorted(slots.items()))
-    return [[b.start_s, b.end_s, b.low_w, b.mean_w, b.high_w, b.count] for b in merged]
+    def __init__(self, powers: dict[str, PowerOf], bucket_s: float = BUCKET_S) -> None:
+        self._powers = powers
+        self._bucket_s = bucket_s
+        self._found: dict[str, dict[float, Bucket]] = {}
+
+    def add(self, sample: Sample) -> None:
+        """Take one sample in."""
+        power = self._powers.get(sample.key)
+        watts = power.power(sample) if power is not None else None
+        if watts is None:
+            return
+        slots = self._found.setdefault(sample.key, {})
+        slot = sample.t // self._bucket_s
+        bucket = slots.get(slot)
+        if bucket is None:
+            slots[slot] = Bucket(sample.t, sample.t, watts, watts, watts, 1)
+            return
+        bucket.end_s = sample.t
+        if watts < bucket.low_w:
+            bucket.low_w = watts
+        elif watts > bucket.high_w:
+            bucket.high_w = watts
+        bucket.sum_w += watts
+        bucket.count += 1
+
+    def add_many(self, key: str, times: Sequence[float], watts: Sequence[float]) -> None:
+        """Take readings of one device's power in, in order of time."""
+        power = self._powers.get(key)
+        if power is None or not times:
+            return
+        power.has_power = True
+        slots = self._found.setdefault(key, {})
+        start = 0
+        while start < len(times):
+            slot = times[start] // self._bucket_s
+            end = max(start + 1, bisect_left(times, (slot + 1) * self._bucket_s, start))
+            part = watts[start:end]
+            bucket = slots.setdefault(slot, Bucket(times[start], times[start], part[0], part[0], 0.0, 0))
+            bucket.end_s = times[end - 1]
+            bucket.low_w, bucket.high_w = min(bucket.low_w, min(part)), max(bucket.high_w, max(part))
+            bucket.sum_w = sum(part, bucket.sum_w)
+            bucket.count += len(part)
+            start = end
+
+    def buckets(self) -> dict[str, list[Row]]:
+        """Rows of one bucket each, by device key."""
+        return {
+            key: [[b.start_s, b.end_s, b.low_w, b.mean_w, b.high_w, b.count] for _, b in sorted(slots.items())]
+            for key, slots in self._found.items()
+        }
 
 
 def encode(number: int, rows: Mapping[str, Iterable[Row]]) -> bytes:

@@ -46,11 +46,21 @@ class SampleStream:
         text = ",".join(["%.3f" % v if v.__class__ is float else cell(v) for v in values])  # noqa: UP031  (f-string is slower here)
         if "nan" in text or "inf" in text:
             text = ",".join([cell(v) for v in values])
+        self._begin()
+        self._rows.append(f"{t_s:.6f},{text}\n")
+        self.newest = t_s
+
+    def add_rows(self, times: Sequence[float], texts: Sequence[str]) -> None:
+        """Add rows whose cells are text already, separated by commas."""
+        if times:
+            self._begin()
+            self._rows += ["%.6f,%s\n" % row for row in zip(times, texts, strict=True)]  # noqa: UP031
+            self.newest = times[-1]
+
+    def _begin(self) -> None:
         if not self._begun:
             self._begun = True
             self._rows.append(",".join(["t_s", *self.columns]) + "\n")
-        self._rows.append(f"{t_s:.6f},{text}\n")
-        self.newest = t_s
 
     def flush(self) -> None:
         """Hand all rows to the file in one write."""

@@ -25,8 +25,9 @@ def clean(value: Any, limit: int | None = 200) -> str:
     text = "" if value is None else str(value)
     if not _PLAIN.match(text):
         text = _ESCAPES.sub("", text)
-        text = re.sub(r"\s+", " ", text)
+        text = re.sub(r"\s", " ", text)
         text = "".join(c for c in text if c == " " or unicodedata.category(c) not in _DROPPED)
+        text = re.sub(" +", " ", text)
     text = text.strip()
     if limit is not None and len(text) > limit:
         text = text[: max(0, limit - 1)] + "…"

@@ -105,7 +105,7 @@ def test_import_that_fails_leaves_no_run(bring, logs: Path, monkeypatch) -> None
     def broken(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(to_run, "_readings", broken)
+    monkeypatch.setattr(to_run, "windows", broken)
     with pytest.raises(UsageProblem, match="No space left"):
         bring(logs / "35_harness_power_log_clean_start.csv")
     assert list(runs_dir().iterdir()) == []

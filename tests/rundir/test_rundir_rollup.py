@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kdwatch.rundir.parse import Sample
-from kdwatch.rundir.rollup import PowerOf, Roller, decode, encode, merge
+from kdwatch.rundir import sealing
+from kdwatch.rundir.parse import Sample, full_columns
+from kdwatch.rundir.rollup import BucketRoller, PowerOf, decode, encode, merge
 
 rows = st.lists(
     st.tuples(st.floats(0, 1e6), st.floats(0, 20), st.floats(0, 900), st.floats(0, 900), st.integers(1, 200)),
@@ -61,8 +62,24 @@ def test_power_from_a_counter_alone_is_its_difference_unwrapped() -> None:
 
 
 def test_samples_go_into_buckets_of_ten_seconds() -> None:
-    roller = Roller({"g0": PowerOf()})
+    roller = BucketRoller({"g0": PowerOf()})
     for k in range(200):
         roller.add(Sample(k / 10, "g0", None, 100.0 + k, None))
     roller.add(Sample(1.0, "unknown", None, 5.0, None))
     assert roller.buckets() == {"g0": [[0.0, 9.9, 100.0, 149.5, 199.0, 100], [10.0, 19.9, 200.0, 249.5, 299.0, 100]]}
+
+
+def test_segments_are_rolled_up_by_columns_as_by_rows(monkeypatch) -> None:
+    header = "t_s,g0_w,g0_j,g1_w,g1_j"
+    rows = [f"{0.1 * k:.6f},{100 + k % 7}.5,{k}.0,{50 + k % 3}.25,{k}.5" for k in range(1000)]
+    rows[300] = "30.000000,,300.0,7.0,300.5"
+    rows[500:500] = [header, "49.95,1.0"]
+    found = []
+    for at_once in (100, 10**9):
+        monkeypatch.setattr(sealing, "ROWS_AT_ONCE", at_once)
+        roller = BucketRoller({"g0": PowerOf(), "g1": PowerOf()})
+        sealing._roll(roller, [header, *rows])
+        found.append(roller.buckets())
+    assert found[0] == found[1]
+    assert [sum(row[5] for row in found[0][key]) for key in ("g0", "g1")] == [999, 1000]
+    assert full_columns(header, rows[:100]) is not None and full_columns(header, rows) is None

@@ -82,7 +82,7 @@ def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
         ("plain", "plain"), ("\x1b[31mred\x1b[0m", "red"), ("a\x1b]0;title\x07b", "ab"), ("a\r\nb\tc", "a b c"),
         ("\u202eevil", "evil"), ("zero\u200bwidth", "zerowidth"), ("bell\x07", "bell"), ("\x9b31mx", "x"),
         ("é漢字", "é漢字"), (None, ""), (12, "12"), ("\ud800", ""), ("x" * 300, "x" * 199 + "…"),
-        ("\x1bPdevice\x1b\\z", "z"), ("a\x1b", "a"),
+        ("\x1bPdevice\x1b\\z", "z"), ("a\x1b", "a"), ("a \u200b b", "a b"),
     ],
 )  # fmt: skip
 def test_clean(raw: object, shown: str) -> None:

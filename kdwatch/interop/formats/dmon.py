@@ -29,7 +29,7 @@ class Dmon:
 def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Read dmon. Raises LogProblem for pmon and where no `pwr` column is there."""
     state = Dmon()
-    for cells in _rows(source.lines(), state):
+    for cells in _rows(iter(source.lines()), state):
         _take(cells, state, options)
     columns = state.columns
     facts = {"rows": state.rows, "columns": columns}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_DEVICE_W = 2000.0
 """No single GPU or CPU package draws more (a B200 is limited to 1000-1200 W)."""
 SURELY_MILLIWATTS = 20_000.0
-LOOK = 100_000
+LOOK = 20_000
 """Samples of a series that are looked at for patterns."""
 WRAPS_J = (2.0**16, 2.0**32 * 2.0**-14, 2.0**32 * 2.0**-16, 2.0**32 / 1e6, 2.0**32 / 1e3)
 """Ranges of energy counters: 16 bit joules, RAPL's 32 bits of 61 and 15.3 uJ, micro- and millijoules."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
 from kdwatch.interop.columns import Column, nvidia_smi_fields
 from kdwatch.interop.formats.energy_columns import read_energy_columns
+from kdwatch.interop.formats.power_blocks import take_block
 from kdwatch.interop.formats.power_checks import check_power_log
 from kdwatch.interop.formats.power_plan import PowerPlan, columns_without_header, make_plan, repeating_keys
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.series import PowerSeries
 from kdwatch.interop.source import TextSource
-from kdwatch.interop.table import BUFFER, RowReader, Table, decimal_joins, find_table, split, without_torn
+from kdwatch.interop.table import BUFFER, Block, RowReader, Table, decimal_joins, find_table, split, without_torn
 from kdwatch.interop.times import NotATime
 from kdwatch.interop.values import SENTINELS, WATTS, NotANumber, parse_number
 
@@ -40,30 +41,40 @@ class PowerTable:
         """Time, watts and seconds since the reading before, of the first negative readings."""
         self.bad_cells = 0
         self.bad_times = 0
+        self.interval_s = interval_s
         self.units: set[str] = set()
-        self._interval = interval_s
         self._ticks: dict[str, int] = {}
         self._before: dict[tuple[str, str], float] = {}
-        self._wanted = [*plan.devices, *plan.others, *(() if plan.key or plan.host else plan.totals)]
+        self.wanted = [*plan.devices, *plan.others, *(() if plan.key or plan.host else plan.totals)]
         self._labels = device_labels(plan)
 
-    def take(self, rows: Iterator[list[str]]) -> None:
+    def take(self, rows: Iterable[list[str] | Block]) -> None:
         """Read all rows."""
         plan = self.plan
         keyed = bool(plan.key or plan.host)
         for row in rows:
+            if isinstance(row, Block):
+                if take_block(self, row):
+                    row.taken()
+                else:
+                    self.take(row.rows())
+                continue
             base = self._device_of(row) if keyed else ""
             t = self._time_of(row, base)
             if t is None:
                 self.bad_times += 1
                 continue
-            for column in self._wanted:
-                value = self._watts(row[column.place], column)
+            for column in self.wanted:
+                value = self.watts(row[column.place], column)
                 if value is not None:
-                    label = self._labels[column.header]
-                    self._put(f"{base}/{label}" if keyed and label else base or label, column, t, value)
+                    self._put(self.device_key(base, column), column, t, value)
             if plan.name and not keyed and "0" not in self.names:
                 self.names["0"] = row[plan.name.place]
+
+    def device_key(self, base: str, column: Column) -> str:
+        """The device of a power column, in a row of the device `base` ("" where no column names one)."""
+        label = self._labels[column.header]
+        return f"{base}/{label}" if base and label else base or label
 
     def _device_of(self, row: list[str]) -> str:
         plan = self.plan
@@ -75,16 +86,16 @@ class PowerTable:
         return key or "0"
 
     def _time_of(self, row: list[str], key: str) -> float | None:
-        if self.plan.time is None or self._interval is not None:
+        if self.plan.time is None or self.interval_s is not None:
             tick = self._ticks.get(key, 0)
             self._ticks[key] = tick + 1
-            return tick * (self._interval or 1.0)
+            return tick * (self.interval_s or 1.0)
         try:
             return self.plan.time(" ".join(row[place] for place in self.plan.time_places))
         except NotATime:
             return None
 
-    def _watts(self, cell: str, column: Column) -> float | None:
+    def watts(self, cell: str, column: Column) -> float | None:
         try:
             if cell.endswith(" W"):
                 self.units.add("w")
@@ -103,13 +114,24 @@ class PowerTable:
             self.units.add(unit)
         return value * (WATTS.get(unit) or column.factor or 1.0)
 
-    def _put(self, key: str, column: Column, t: float, watts: float) -> None:
-        place = (key, column.header)
+    def series_of(self, place: tuple[str, str]) -> PowerSeries:
+        """The series of a device and a column, made where it is new. Raises LogProblem where there are too many."""
         series = self.series.get(place)
         if series is None:
             if len(self.series) > 4096:
                 raise LogProblem("more than 4096 devices: the device column holds something else")
             series = self.series[place] = PowerSeries()
+        return series
+
+    def put_many(self, key: str, column: Column, times: Sequence[float], watts: Sequence[float]) -> None:
+        """Add readings of one device that are all at least 0 and no sentinels."""
+        if times:
+            self._before[key, column.header] = times[-1]
+            self.series_of((key, column.header)).extend(times, watts)
+
+    def _put(self, key: str, column: Column, t: float, watts: float) -> None:
+        place = (key, column.header)
+        series = self.series_of(place)
         if watts != watts or watts in SENTINELS or watts > 1e9:
             series.sentinels += 1
             return
@@ -167,9 +189,10 @@ def _read(source: TextSource, options: ImportOptions, table: Table, log: Importe
     by_name(plan, log, buffered)
     log.format = _format(columns, buffered, plan)
     power = PowerTable(plan, options.interval_s)
+    assert table.stream is not None
     power.take(
         without_torn(
-            chain(buffered, reader.rows(table.lines)),
+            chain(buffered, reader.blocks(table.stream.blocks())),
             lambda: not source.ends_with_newline,
             lambda cell: log.note("torn_value", f"the last line ends in {cell[:20]!r}, cut in the middle: left out"),
         )
