@@ -179,7 +179,9 @@ class TrainSettings(ModelSettings):
     checkpoint_every_s: Positive = 300.0
     """Seconds between two checkpoints."""
     processes: Count = 1
-    """Processes of one machine, started with torchrun, each with a copy of the model; 1: this one."""
+    """Processes of one machine, each with a copy of the model; 1: this one."""
+    launcher: Literal["torchrun", "accelerate"] = "torchrun"
+    """What starts several processes. `accelerate` reads your `accelerate config`."""
     seed: int = 0
 
     @model_validator(mode="after")

@@ -22,7 +22,7 @@ def work(settings: TrainSettings, stage: Stage) -> None:
     """Check the inputs, train, save a model that transformers loads."""
     from kdwatch.stages.nn.launch import spread
 
-    if spread("kdwatch.stages.train", settings.processes, stage):
+    if spread("kdwatch.stages.train", settings.processes, settings.launcher, stage):
         return
     progress.phase("load")
     data, validation, cache = open_inputs(settings, stage)
@@ -111,7 +111,7 @@ def fingerprint(settings: TrainSettings, data: TokenSet, cache: LogitCache | Non
     """What a checkpoint must have been made with to be resumed."""
     from kdwatch.stages.files import canonical_hash
 
-    kept = settings.model_dump(mode="json", exclude={"checkpoint_every_s", "device", "threads"})
+    kept = settings.model_dump(mode="json", exclude={"checkpoint_every_s", "device", "threads", "launcher"})
     return canonical_hash([kept, data.meta["content"], cache.meta if cache else None, weights])
 
 

@@ -406,6 +406,28 @@ def test_on_policy_scores_the_students_own_answers(tmp_path: Path, models: dict[
     assert distance(tmp_path / "o") < 0.9 * before
 
 
+def test_on_policy_gradient_is_the_same_however_the_update_is_cut(models: dict[str, Path], data: Path) -> None:
+    """Answers follow from update and row; each token of them weighs the same."""
+    from kdwatch.stages.nn.onpolicy import OnPolicy
+    from kdwatch.stages.nn.ranks import Ranks
+
+    tokens = read_tokens(data)
+    settings = settings_for(
+        models["student"], objective="on_policy", teacher=str(models["teacher"]), max_new_tokens=9, divergence="jsd"
+    )
+    found = []
+    for size in (8, 3, 1):
+        model, scorer = load(models["student"]), OnPolicy.make(settings, REAL, tokens, CPU)
+        torch.manual_seed(5)
+        batches = [collate(tokens, range(begin, min(begin + size, 8)), 0, CPU) for begin in range(0, 8, size)]
+        scorer.begin_update(model, batches, Ranks(), 1.0)
+        sum(scorer.loss_sum(model, batch) for batch in batches).backward()
+        found.append({name: p.grad for name, p in model.named_parameters()})
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found[2][name], gradient, rtol=1e-4, atol=1e-5)
+
+
 def test_trained_model_loads_with_its_tokenizer(tmp_path: Path, models: dict[str, Path], data: Path) -> None:
     """Trap 15: the final model was saved without the tokenizer that evaluation needs."""
     from transformers import AutoModelForCausalLM, AutoTokenizer

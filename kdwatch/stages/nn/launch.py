@@ -1,4 +1,4 @@
-"""Starting a stage again as several processes of this machine, with torchrun."""
+"""Starting a stage again as several processes of this machine."""
 
 from __future__ import annotations
 
@@ -6,23 +6,35 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from types import FrameType
 
 from kdwatch.stages.entry import Stage, Stopped
-from kdwatch.stages.problem import TrainingProblem
+from kdwatch.stages.problem import StageProblem, TrainingProblem
+
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node"]
+ACCELERATE = [
+    "accelerate.commands.launch",
+    *("--multi_gpu", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
+    *("--main_process_port", "0", "--num_processes"),
+]
+"""Its `multi_gpu` starts processes on any device; number formats are the stage's own matter. Port 0: a free one."""
 
 
-def spread(module: str, processes: int, stage: Stage) -> bool:
+def spread(module: str, processes: int, launcher: str, stage: Stage) -> bool:
     """Run `module` in this many processes and wait for them; False where this process is to do the work itself.
 
-    SIGTERM is passed on, so that each of them can save. Raises TrainingProblem where one of them failed.
+    SIGTERM is passed on, so that each of them can save. Raises TrainingProblem where one of them failed, StageProblem
+    where accelerate is asked for and not installed.
     """
     if os.environ.get("RANK", "0") != "0":
         os.environ.pop("KDWATCH_EVENTS", None)
     if processes == 1 or "RANK" in os.environ:
         return False
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    child = subprocess.Popen([*torchrun, f"--nproc-per-node={processes}", "-m", module])
+    if launcher == "accelerate" and find_spec("accelerate") is None:
+        raise StageProblem("launcher: accelerate is not installed here: install it, or take launcher: torchrun")
+    words = ACCELERATE if launcher == "accelerate" else TORCHRUN
+    child = subprocess.Popen([sys.executable, "-m", *words, str(processes), "-m", module])
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         stage.stopping = True

@@ -27,8 +27,8 @@ from kdwatch.stages.settings import TrainSettings
 REPORT_S = 1.0
 """Seconds between two reports; on a GPU each waits for the device once."""
 VALIDATION_TOKENS = 8192
-PEERS_EVERY = 10
-"""Updates between two questions to the other processes."""
+ASK_S = 1.0
+"""Seconds between two exchanges about signals and checkpoints among several processes: each makes all of them wait."""
 
 
 @dataclass
@@ -71,7 +71,8 @@ class Trainer:
         self.running = self.ranks.wrap(self.model, self.device)
         self._sum = torch.zeros((), device=self.device)
         self._since = 0
-        self._saved = self._reported = time.monotonic()
+        self._saved = self._reported = self._asked = time.monotonic()
+        self._asked_at = self._ask_at = 0
 
     def _training_rows(self) -> np.ndarray:
         rows = self.data.training_rows()
@@ -106,7 +107,8 @@ class Trainer:
         positions = int(self.counts[group].sum())
         loss = torch.zeros((), device=self.device)
         mine, weight = self.ranks.share(group)
-        batches = list(self._batches(mine))
+        batches = self._batches(mine)
+        self.objective.begin_update(self.running, batches, self.ranks, weight)
         for number, batch in enumerate(batches):
             with self.ranks.hold_gradients(self.running, last=number + 1 == len(batches)):
                 with autocast(self.device, self.settings.dtype):
@@ -138,26 +140,26 @@ class Trainer:
 
     def _after_step(self) -> None:
         now = time.monotonic()
-        if self._told_to_stop():
+        stop, save = self._wanted(now)
+        if stop:
             self._save()
             raise Stopped
         if now - self._reported >= REPORT_S:
             self._report()
-        if self._save_due(now):
+        if save:
             self._save()
 
-    def _save_due(self, now: float) -> bool:
-        """Whether a checkpoint is due, by the first process's clock."""
-        due = now - self._saved >= self.settings.checkpoint_every_s
+    def _wanted(self, now: float) -> tuple[bool, bool]:
+        """(SIGTERM came, a checkpoint is due), alike in all processes; several ask each other about once a second."""
+        stop, save = self.stage.stopping, now - self._saved >= self.settings.checkpoint_every_s
         if self.ranks.world == 1:
-            return due
-        return self.update % PEERS_EVERY == 0 and bool(self.ranks.agree(due))
-
-    def _told_to_stop(self) -> bool:
-        """Whether SIGTERM came here, or to a peer: those are asked only now and then, since it costs a wait."""
-        if self.ranks.world == 1:
-            return self.stage.stopping
-        return self.update % PEERS_EVERY == 0 and self.ranks.any(self.stage.stopping, self.device)
+            return stop, save
+        if self.update < self._ask_at:
+            return False, False
+        pace = (now - self._asked) / max(1, self.update - self._asked_at)
+        stop, save, ahead = self.ranks.ask(stop, save, max(1, int(ASK_S / max(pace, 1e-3))), self.device)
+        self._asked, self._asked_at, self._ask_at = now, self.update, self.update + ahead
+        return stop, save
 
     def _report(self) -> None:
         self._reported = time.monotonic()

@@ -11,6 +11,7 @@ from kdwatch.stages.cache.reader import LogitCache, sample_weights, teacher_log_
 from kdwatch.stages.nn import losses
 from kdwatch.stages.nn.batches import Batch, response_logits
 from kdwatch.stages.nn.mixed import mixed_sum
+from kdwatch.stages.nn.ranks import Ranks
 from kdwatch.stages.settings import TrainSettings
 
 
@@ -28,6 +29,9 @@ class Objective:
         """Check that a cache holds the temperature (StageProblem otherwise)."""
         index = cache.temperature_index(settings.temperature) if cache else 0
         return cls(settings, vocabulary, cache, index)
+
+    def begin_update(self, model: Any, batches: list[Batch], ranks: Ranks, weight: float) -> None:
+        """Nothing to prepare: all that an update needs is in the cache."""
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
         """Sum over the batch's M positions, float32, with gradient."""

@@ -6,7 +6,7 @@ The divergence is taken on the student's own text, where it will have to act, in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from kdwatch.stages.nn import compute, losses, models
 from kdwatch.stages.nn.batches import Batch, collate, response_logits
 from kdwatch.stages.nn.decoding import Decoder
 from kdwatch.stages.nn.nucleus import Sampling
+from kdwatch.stages.nn.ranks import Ranks
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import TrainSettings
 
@@ -32,6 +33,9 @@ class OnPolicy:
     teacher: Any
     data: TokenSet
     device: torch.device
+    _own: dict[int, Batch] = field(default_factory=dict, init=False, repr=False)
+    """The student's answers of this update, by the batch whose prompts they answer."""
+    _scale: float = field(default=1.0, init=False, repr=False)
 
     @classmethod
     def make(cls, settings: TrainSettings, vocabulary: int, data: TokenSet, device: torch.device) -> OnPolicy:
@@ -46,9 +50,20 @@ class OnPolicy:
         models.real_vocabulary(teacher, tokenizer, "teacher")
         return cls(settings, vocabulary, teacher, data, device)
 
+    def begin_update(self, model: Any, batches: list[Batch], ranks: Ranks, weight: float) -> None:
+        """Let the student answer all prompts of an update (this process's share of it, which counts with `weight`).
+
+        Every token of these answers weighs the same, and all together weigh as much as the data's own answers do.
+        """
+        if self.settings.alpha == 1:
+            return
+        self._own = {id(batch): self.own_batch(model, batch) for batch in batches}
+        counts = [int(weight) * sum(len(b.labels) for b in group) for group in (batches, self._own.values())]
+        given, own = ranks.total(torch.tensor(counts, device=self.device)).tolist()
+        self._scale = given / own
+
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Sum over the batch's positions; the student's own positions are scaled to as many, so that both terms weigh
-        per token of the data."""
+        """Sum over the batch's positions, and over those of the student's own answers to its prompts."""
         alpha = self.settings.alpha
         total = torch.zeros((), device=self.device)
         if alpha > 0:
@@ -56,9 +71,7 @@ class OnPolicy:
                 response_logits(model, batch, self.vocabulary), batch.labels
             )
         if alpha < 1:
-            own = self.own_batch(model, batch)
-            far = self.divergence(model, own) * (len(batch.labels) / len(own.labels))
-            total = total + (1 - alpha) * far
+            total = total + (1 - alpha) * self._scale * self.divergence(model, self._own[id(batch)])
         return total
 
     def divergence(self, model: Any, own: Batch) -> torch.Tensor:
@@ -69,11 +82,12 @@ class OnPolicy:
         return losses.dense_sum(ours, theirs, self.settings.temperature, self.settings.divergence, self.settings.beta)
 
     def own_batch(self, model: Any, batch: Batch) -> Batch:
-        """The student's sampled answers to the batch's prompts, every token of them a target."""
+        """The student's sampled answers to the batch's prompts, every token of them a target. They depend on the update
+        and the row, not on how the update is cut into batches."""
         plain = getattr(model, "module", model)
         known = self.data.meta["vocabulary"]
         decoder = Decoder(plain, self.vocabulary, known["eos"], known["pad"], self.device)
-        seed = int(torch.randint(0, 2**31 - 1, ()).item())
+        seed = torch.initial_seed()  # of this update
         plain.eval()
         prompts = [self.data.prompt(r) for r in batch.numbers]
         answers = decoder.answer(prompts, self.settings.max_new_tokens, Sampling(1.0, 1.0, seed), batch.numbers)

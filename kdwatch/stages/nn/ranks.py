@@ -1,4 +1,4 @@
-"""One process, or several started with torchrun: who does which rows, and how gradients meet."""
+"""One process, or several started by a launcher: who does which rows, and how gradients meet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ranks:
 
     @classmethod
     def join(cls, device: torch.device) -> Ranks:
-        """Meet the peers that torchrun's variables name; alone where there are none."""
+        """Meet the peers that the launcher's variables name; alone where there are none."""
         world = int(os.environ.get("WORLD_SIZE", "1"))
         if world == 1:
             return cls()
@@ -62,9 +62,11 @@ class Ranks:
         torch.distributed.broadcast_object_list(box, src=0)
         return box[0]
 
-    def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether the flag is up in some process."""
-        return flag if self.world == 1 else bool(self.total(torch.tensor(float(flag), device=device)) > 0)
+    def ask(self, stop: bool, save: bool, ahead: int, device: torch.device) -> tuple[bool, bool, int]:
+        """(whether some process is told to stop, the first one's `save`, the first one's `ahead`), in one exchange."""
+        told = torch.tensor([float(stop), *((float(save), float(ahead)) if self.first else (0.0, 0.0))], device=device)
+        stopping, saving, ahead_of_first = self.total(told).tolist()
+        return stopping > 0, saving > 0, int(ahead_of_first)
 
     def total(self, value: torch.Tensor) -> torch.Tensor:
         """Sum over processes."""
