@@ -107,6 +107,8 @@ class GenerateSettings(ModelSettings):
     batch_rows: int | None = Field(default=None, ge=1)
     """Rows in a batch; None: as many as the memory is thought to hold."""
     engine: Literal["transformers", "vllm"] = "transformers"
+    tensor_parallel: Count = 1
+    """GPUs that share the model; only for engine vllm."""
     min_tokens: int = Field(default=1, ge=0)
     """Shorter answers are dropped."""
     keep_truncated: bool = False
@@ -125,6 +127,8 @@ class GenerateSettings(ModelSettings):
     def _prompt_and_answer(self) -> GenerateSettings:
         if self.min_tokens > self.max_new_tokens:
             raise ValueError("min_tokens is above max_new_tokens: every answer would be dropped")
+        if self.tensor_parallel > 1 and self.engine != "vllm":
+            raise ValueError("tensor_parallel belongs to engine vllm: set that, or take it out")
         return self
 
 

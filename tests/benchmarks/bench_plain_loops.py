@@ -1,6 +1,7 @@
-"""What a user would otherwise write with transformers: `python bench_plain_loops.py sft|kd|generate FOLDER`.
+"""What a user would otherwise write: `python bench_plain_loops.py sft|kd|generate|trl-sft|trl-kd FOLDER STEPS NEW`.
 
-Plain loops on the same models and rows, padded as usual, reporting tokens so that kdwatch can give J/token.
+Plain transformers loops, or TRL's trainers, on the same models and rows, padded as usual, reporting tokens so that
+kdwatch can give J/token. STEPS are updates, NEW is the longest answer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from transformers import AutoModelForCausalLM
 from kdwatch import progress
 from kdwatch.stages.data.tokenizer import TextTokenizer
 
-BATCH, STEPS, NEW = 8, 12, 16
+BATCH = 8
 
 
 def rows(folder: Path) -> list[tuple[list[int], list[int]]]:
@@ -37,13 +38,14 @@ def padded(part: list[tuple[list[int], list[int]]]) -> tuple[torch.Tensor, torch
     return ids, mask, labels
 
 
-def train(folder: Path, teacher: Any) -> None:
+def train(folder: Path, steps: int, teacher: Any) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder / "student", dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     data, seen = rows(folder), 0
     progress.phase("work")
-    for step in range(STEPS):
-        ids, mask, labels = padded(data[step * BATCH : (step + 1) * BATCH])
+    for step in range(steps):
+        at = step * BATCH % len(data)
+        ids, mask, labels = padded(data[at : at + BATCH])
         out = model(input_ids=ids, attention_mask=mask, labels=labels)
         loss = out.loss
         if teacher is not None:
@@ -61,10 +63,10 @@ def train(folder: Path, teacher: Any) -> None:
         optimizer.step()
         optimizer.zero_grad()
         seen += int(mask.sum())
-        progress.progress(tokens=seen, step=step + 1, total_steps=STEPS)
+        progress.progress(tokens=seen, step=step + 1, total_steps=steps)
 
 
-def generate(folder: Path) -> None:
+def generate(folder: Path, new: int) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder / "teacher", dtype=torch.float32)
     data, made = rows(folder), 0
     progress.phase("work")
@@ -76,7 +78,7 @@ def generate(folder: Path) -> None:
         out = model.generate(
             ids,
             attention_mask=mask,
-            max_new_tokens=NEW,
+            max_new_tokens=new,
             do_sample=True,
             temperature=0.7,
             top_p=0.9,
@@ -88,17 +90,70 @@ def generate(folder: Path) -> None:
         progress.progress(tokens=made)
 
 
+def train_with_trl(folder: Path, steps: int, teacher: Any) -> None:
+    """SFTTrainer, or GKDTrainer on the data's own answers with forward KL."""
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerFast, TrainerCallback
+
+    class Report(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            progress.phase("work")
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            progress.progress(tokens=int(state.num_input_tokens_seen), step=state.global_step, total_steps=steps)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            progress.phase("save")
+
+    names = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "student" / "tokenizer.json"), **names)
+    model = AutoModelForCausalLM.from_pretrained(folder / "student", dtype=torch.float32)
+    common = {
+        "output_dir": str(folder / "trl"),
+        "max_steps": steps,
+        "per_device_train_batch_size": BATCH,
+        "learning_rate": 1e-4,
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "report_to": [],
+        "save_strategy": "no",
+        "logging_steps": 1000,
+        "disable_tqdm": True,
+        "include_num_input_tokens_seen": "non_padding",
+    }
+    parts = [(tokenizer.decode(p[1:]), tokenizer.decode(a[:-1])) for p, a in rows(folder)]
+    if teacher is None:
+        from trl import SFTConfig, SFTTrainer
+
+        data = Dataset.from_list([{"prompt": p, "completion": f" {a}"} for p, a in parts])
+        trainer = SFTTrainer(model, SFTConfig(**common), train_dataset=data, processing_class=tokenizer)
+    else:
+        from trl.experimental.gkd import GKDConfig, GKDTrainer
+
+        tokenizer.chat_template = "{% for m in messages %}{{ m.content }} {% endfor %}"
+        data = Dataset.from_list(
+            [{"messages": [{"role": "user", "content": p}, {"role": "assistant", "content": a}]} for p, a in parts]
+        )
+        settings = GKDConfig(**common, lmbda=0.0, beta=0.0, remove_unused_columns=False)
+        trainer = GKDTrainer(model, teacher, settings, train_dataset=data, processing_class=tokenizer)
+    trainer.add_callback(Report())
+    trainer.train()
+
+
 def main() -> None:
-    what, folder = sys.argv[1], Path(sys.argv[2])
+    what, folder, steps, new = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     torch.set_num_threads(1)
     progress.phase("load")
+    teacher = None
+    if what.endswith("kd"):
+        teacher = AutoModelForCausalLM.from_pretrained(folder / "teacher", dtype=torch.float32).eval()
     if what == "generate":
-        generate(folder)
+        generate(folder, new)
+    elif what.startswith("trl-"):
+        train_with_trl(folder, steps, teacher)
     else:
-        teacher = None
-        if what == "kd":
-            teacher = AutoModelForCausalLM.from_pretrained(folder / "teacher", dtype=torch.float32).eval()
-        train(folder, teacher)
+        train(folder, steps, teacher)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import sys
 import time
+from collections import defaultdict
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +20,12 @@ pytestmark = pytest.mark.benchmark
 
 PLAIN = Path(__file__).parent / "bench_plain_loops.py"
 WORDS = 8000
+LIMIT_S = 1500
 
 
 def build(folder: Path) -> None:
-    """Two Llamas with a vocabulary of 8003 words and padding to 8064, and 96 rows of 48 + 48 words."""
+    """Two Llamas with a vocabulary of 8003 words and padding to 8064, and 96 rows of 24 to 47 words twice. The
+    teacher's weights are large, so that its distribution is peaked as a trained model's is."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import AutoModelForCausalLM, LlamaConfig
@@ -29,7 +35,7 @@ def build(folder: Path) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens(["<pad>", "<bos>", "<eos>"])
     tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
-    for name, hidden, layers, seed in (("teacher", 192, 6, 1), ("student", 128, 4, 2)):
+    for name, hidden, layers, seed, spread in (("teacher", 192, 6, 1, 0.3), ("student", 128, 4, 2, 0.02)):
         torch.manual_seed(seed)
         config = LlamaConfig(
             vocab_size=8064,
@@ -39,6 +45,7 @@ def build(folder: Path) -> None:
             num_key_value_heads=4,
             intermediate_size=3 * hidden,
             tie_word_embeddings=True,
+            initializer_range=spread,
             pad_token_id=0,
             bos_token_id=1,
             eos_token_id=2,
@@ -58,6 +65,9 @@ def build(folder: Path) -> None:
     (folder / "train.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
 
 
+STEPS, NEW = 72, 48
+"""Updates of each training, longest answer: some ten seconds of work each, so that start-up does not decide."""
+
 RECIPE = """
 name: bench-stages
 stages:
@@ -66,53 +76,121 @@ stages:
     uses: teacher.cache_logits
     with: {teacher: teacher, top_k: 100, temperatures: [1, 2, 4], device: cpu, threads: 1}
     inputs: {data: data}
-  - name: generate
+"""
+OURS = """
+  - name: generate-ROUND
     uses: teacher.generate
-    with: {teacher: teacher, max_new_tokens: 16, keep_truncated: true, batch_rows: 8, device: cpu, threads: 1}
+    reuse: false
+    with: {teacher: teacher, max_new_tokens: NEW, keep_truncated: true, batch_rows: 8, device: cpu, threads: 1}
     inputs: {data: data}
-  - name: sft
+  - name: sft-ROUND
     uses: student.train
-    with: {student: student, max_steps: 12, batch_rows: 8, learning_rate: 1.0e-4, device: cpu, threads: 1}
+    with: {student: student, max_steps: STEPS, batch_rows: 8, learning_rate: 1.0e-4, device: cpu, threads: 1}
     inputs: {data: data}
-  - name: kd
+  - name: kd-ROUND
     uses: student.train
-    with: {student: student, objective: kd, max_steps: 12, batch_rows: 8, learning_rate: 1.0e-4, device: cpu,
+    with: {student: student, objective: kd, max_steps: STEPS, batch_rows: 8, learning_rate: 1.0e-4, device: cpu,
            threads: 1}
     inputs: {data: data, logits: cache}
-  - {name: plain-generate, kind: teacher, run: [PYTHON, PLAIN, generate, .]}
-  - {name: plain-sft, kind: student, run: [PYTHON, PLAIN, sft, .]}
-  - {name: plain-online-kd, kind: student, run: [PYTHON, PLAIN, kd, .]}
 """
+PEERS = {"generate": "teacher", "sft": "student", "kd": "student"}
+ROUNDS = 2
+"""Ours and theirs take turns, so that what else the machine does hits both."""
+
+
+def recipe(python: str, trl: bool) -> str:
+    """All stages of one run."""
+    text = RECIPE
+    for turn in range(1, ROUNDS + 1):
+        text += OURS.replace("ROUND", str(turn))
+        for what, kind in (PEERS | ({"trl-sft": "student", "trl-kd": "student"} if trl else {})).items():
+            name = what if what.startswith("trl") else f"plain-{what}"
+            words = f"[{python}, {PLAIN}, {what}, ., '{STEPS}', '{NEW}']"
+            text += f"  - {{name: {name}-{turn}, kind: {kind}, run: {words}}}\n"
+    return text.replace("STEPS", str(STEPS)).replace("NEW", str(NEW))
+
+
+@dataclass
+class Cost:
+    """What the rounds of one stage took together."""
+
+    tokens: int = 0
+    work_s: float = 0
+    work_j: float = 0
+    whole_j: float = 0
+    startup_s: float = 0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second of work."""
+        return self.tokens / self.work_s
+
+
+def costs_of(run: Path) -> dict[str, Cost]:
+    """By stage without its round: seconds and joules of the phase `work`, and joules of the whole process."""
+    from kdwatch.ledger.load import load_ledger
+    from kdwatch.ledger.report import build_report
+    from kdwatch.ledger.totals import build_totals
+    from kdwatch.rundir.reader import RunReader
+
+    edges: dict[str, list[float]] = {}
+    for event in sorted(RunReader(run).iter_events(), key=lambda e: e["t"]):
+        name = event.get("stage")
+        if event["type"] == "phase" and (event["name"] == "work" or len(edges.get(name, ())) == 1):
+            edges.setdefault(name, []).append(event["t"])
+    found: dict[str, Cost] = defaultdict(Cost)
+    for stage in build_report(run)["stages"]:
+        if not re.search(r"-\d$", stage["name"]):
+            continue
+        whole = stage["energy_j"]["total"]
+        joules = []
+        for t in edges[stage["name"]][:2]:
+            until = next(s for s in build_totals(load_ledger(run, t), t).stages if s.name == stage["name"])
+            joules.append(until.energy_j["total"])
+        cost = found[stage["name"].rsplit("-", 1)[0]]
+        cost.tokens += stage["tokens"]
+        cost.work_s += stage["phases_s"]["work"]
+        cost.work_j += (joules[1] if len(joules) > 1 else whole) - joules[0]
+        cost.whole_j += whole
+        cost.startup_s += sum(seconds for phase, seconds in stage["phases_s"].items() if phase in ("import", "load"))
+    return found
 
 
 def test_tokens_and_joules_beside_plain_loops(tmp_path: Path, own_home: Path) -> None:
-    """One run through the recorder; rates are of the work phase, J/token of the whole stage as the report gives it."""
+    """One run through the recorder; tokens/s and J/token of the phase `work` for all, and J/token with start-up. TRL's
+    trainers are there where it is installed."""
     from kdwatch.ledger.report import build_report
     from kdwatch.pipeline.launch import start_run
     from kdwatch.pipeline.recipe import load_recipe
     from kdwatch.rundir.reader import RunReader
 
     build(tmp_path)
-    text = RECIPE.replace("PYTHON", sys.executable).replace("PLAIN", str(PLAIN))
-    (tmp_path / "bench.yaml").write_text(text)
+    trl = find_spec("trl") is not None
+    (tmp_path / "bench.yaml").write_text(recipe(sys.executable, trl))
     os.environ["KDWATCH_HOME"] = str(own_home)
     run = start_run(load_recipe(tmp_path / "bench.yaml"))
-    end = time.monotonic() + 540
+    end = time.monotonic() + LIMIT_S
     while RunReader(run).status() == "running" and time.monotonic() < end:
         time.sleep(0.5)
     report = build_report(run)
     assert report["status"] == "completed", report["warnings"]
-    print(f"\n{'stage':<16}{'tokens':>8}{'tokens/s of work':>18}{'J/token':>10}")
-    rate = {}
-    for stage in report["stages"]:
-        if not stage["tokens"] or "work" not in stage["phases_s"]:
-            continue
-        rate[stage["name"]] = stage["tokens"] / stage["phases_s"]["work"]
-        print(f"{stage['name']:<16}{stage['tokens']:>8}{rate[stage['name']]:>18.0f}{stage['j_per_token']:>10.4f}")
+    costs = costs_of(run)
+    print(f"\n{'stage':<16}{'tokens':>8}{'tokens/s':>10}{'J/token':>10}{'with start-up':>15}{'start-up s':>12}")
+    for name, c in costs.items():
+        print(
+            f"{name:<16}{c.tokens:>8}{c.rate:>10.0f}{c.work_j / c.tokens:>10.4f}{c.whole_j / c.tokens:>15.4f}"
+            f"{c.startup_s / ROUNDS:>12.1f}"
+        )
+    print("all energies:", report["sources"], "" if trl else "; trl is not installed: its trainers are left out")
     manifest = json.loads(next((own_home / "artifacts" / "logits").glob("*/manifest.json")).read_text())
     size = sum(p.stat().st_size for p in next((own_home / "artifacts" / "logits").iterdir()).glob("*"))
     print(f"logit cache: {size / manifest['positions']:.0f} bytes a response token, all files")
-    assert rate["kd"] > rate["plain-online-kd"] / 2 and rate["sft"] > rate["plain-sft"] / 2
+    for ours in PEERS:
+        for theirs in (f"plain-{ours}", f"trl-{ours}"):
+            if theirs in costs:
+                assert costs[ours].rate > 0.95 * costs[theirs].rate, (ours, theirs)
+                joules = [costs[name].work_j / costs[name].tokens for name in (ours, theirs)]
+                assert joules[0] < 1.1 * joules[1], (ours, theirs, joules)
 
 
 def test_kd_step_costs_at_most_1_3_sft_steps(tmp_path: Path) -> None:

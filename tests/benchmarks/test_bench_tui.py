@@ -2,8 +2,9 @@
 
     pytest tests/benchmarks/test_bench_tui.py -m benchmark -s
 
-Numbers are printed; what is asserted is a ratio to a yardstick of the same run on the same machine, so that a slow
-machine does not fail it. CPU times are those of the kernel for the process, not wall time.
+Numbers are printed. Asserted is a ratio to a yardstick of the same run on the same machine, so that a slow machine
+does not fail it, and beside it the issue's own limit as the median of several spans. CPU times are those of the kernel
+for the process, not wall time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 
 import pytest
 import sim_nvml
@@ -32,15 +34,17 @@ from kdwatch.tui.view.plot import PlotSpec, plot_lines, sub_columns
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
-TICKS = 20
+SPANS, SPAN_S = 5, 5
+"""Spans whose median counts, and how many ticks (seconds) each has."""
+
 GPUS = 16
 SIZE = (120, 40)
 
 
 def cpu_s(pid: int) -> float:
-    """User and system CPU seconds of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """CPU seconds of a process's threads so far, to the nanosecond (/proc/PID/stat counts in 10 ms)."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) * 1e-9
 
 
 def resident_mib(pid: int) -> float:
@@ -69,21 +73,25 @@ def live(tmp_path: Path) -> Iterator[tuple[Path, LiveRun]]:
 
 
 def ticked(terminal: Terminal, writer: LiveRun | None, ready: str) -> tuple[float, float, float]:
-    """CPU ms and bytes per second over TICKS seconds, and memory in MiB, of a program on a terminal."""
+    """CPU ms and bytes per second, each the median of SPANS spans, and memory in MiB, of a program on a terminal."""
     terminal.wait_for(ready)
     end = time.monotonic() + 2.0
     while time.monotonic() < end:
         terminal.read(0.2)
-    cpu, sent, t = cpu_s(terminal.pid), len(terminal.written), 30.0
-    start = time.monotonic()
-    for k in range(1, TICKS + 1):
+    found = [_span(terminal, writer, 30.0 + n * SPAN_S) for n in range(SPANS)]
+    return median(f[0] for f in found), median(f[1] for f in found), resident_mib(terminal.pid)
+
+
+def _span(terminal: Terminal, writer: LiveRun | None, t: float) -> tuple[float, float]:
+    """CPU ms and bytes per second over SPAN_S ticks from run time `t` on."""
+    cpu, sent, start = cpu_s(terminal.pid), len(terminal.written), time.monotonic()
+    for k in range(1, SPAN_S + 1):
         if writer is not None:
             writer.write_to(t + k)
         while time.monotonic() < start + k:
             terminal.read(0.1)
     seconds = time.monotonic() - start
-    cost = (cpu_s(terminal.pid) - cpu) / seconds * 1e3, (len(terminal.written) - sent) / seconds
-    return (*cost, resident_mib(terminal.pid))
+    return (cpu_s(terminal.pid) - cpu) / seconds * 1e3, (len(terminal.written) - sent) / seconds
 
 
 def test_cost_per_tick_beside_nvitop(live, tmp_path: Path) -> None:
@@ -97,7 +105,8 @@ def test_cost_per_tick_beside_nvitop(live, tmp_path: Path) -> None:
     other = nvitop(tmp_path)
     if other is not None:
         print(f"nvitop   {other[0]:6.1f} ms CPU/s  {other[1]:7.0f} bytes/s  {other[2]:5.1f} MiB")
-        assert cpu <= 1.5 * other[0], "more CPU than nvitop on the same node"
+        assert cpu <= other[0], "more CPU than nvitop on the same node"
+    assert cpu <= 10.0
     assert sent <= 8_000
     assert memory <= 80 * 1e6 / 2**20
 

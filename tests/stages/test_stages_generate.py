@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from stages_help import in_process, preprocessed, task_rows
+from stages_help import REAL, in_process, preprocessed, task_rows
 
 from kdwatch.stages import generate
 from kdwatch.stages.data.tokens import read_tokens
@@ -132,6 +135,100 @@ def test_a_stopped_generation_goes_on_and_gives_the_same(
     for name in ("ids.npy", "targets.npy", "examples.jsonl"):
         assert (output / name).read_bytes() == (whole / name).read_bytes()
     assert not (output / ".answers").exists()
+
+
+class FakeVllm(ModuleType):
+    """vLLM's offline API as its documentation has it, answering greedily with the model itself."""
+
+    def __init__(self, last: int | None = None) -> None:
+        super().__init__("vllm")
+        self.__spec__ = ModuleSpec("vllm", None)
+        fake = self
+        self.made: dict[str, Any] = {}
+        self.asked: list[Any] = []
+
+        @dataclass
+        class SamplingParams:
+            temperature: float = 1.0
+            top_p: float = 1.0
+            seed: int | None = None
+            max_tokens: int | None = 16
+            stop_token_ids: list[int] | None = None
+            detokenize: bool = True
+
+        class LLM:
+            def __init__(
+                self,
+                model: str,
+                *,
+                dtype: str = "auto",
+                seed: int = 0,
+                trust_remote_code: bool = False,
+                tensor_parallel_size: int = 1,
+                skip_tokenizer_init: bool = False,
+            ) -> None:
+                from transformers import AutoModelForCausalLM
+
+                fake.made = {"dtype": dtype, "tensor_parallel_size": tensor_parallel_size}
+                assert skip_tokenizer_init  # only then are ids all it takes
+                self.model = AutoModelForCausalLM.from_pretrained(model)
+
+            def generate(self, prompts: Any, sampling_params: Any = None, *, use_tqdm: bool = True) -> list[Any]:
+                fake.asked += sampling_params
+                return [self._one(p["prompt_token_ids"], s) for p, s in zip(prompts, sampling_params, strict=True)]
+
+            def _one(self, prompt: list[int], params: SamplingParams) -> Any:
+                import torch
+
+                assert params.max_tokens is not None and params.stop_token_ids is not None
+                ids = list(prompt)
+                reason = "length"
+                for _ in range(params.max_tokens):
+                    with torch.no_grad():
+                        logits = self.model(input_ids=torch.tensor([ids])).logits[0, -1, :REAL]
+                    ids.append(int(logits.argmax()))
+                    if ids[-1] in params.stop_token_ids:
+                        reason = "stop"
+                        break
+                made = ids[len(prompt) :]
+                if last is not None:
+                    made, reason = [*made[:3], last, *made[3:]], "length"
+                return SimpleNamespace(outputs=[SimpleNamespace(token_ids=tuple(made), finish_reason=reason)])
+
+        self.LLM, self.SamplingParams = LLM, SamplingParams
+
+
+def test_vllm_gives_the_rows_that_transformers_gives(
+    tmp_path: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first prompts of a greedy generation; the fake takes documented arguments only."""
+    data = preprocessed(tmp_path / "data", models["teacher"], task_rows(20))
+    wanted = {"do_sample": False, "max_new_tokens": 12, "drop_duplicates": False, "shard_rows": 8}
+    whole = in_process(generate.work, settings_for(models, **wanted), tmp_path / "whole", data=data)
+    fake = FakeVllm()
+    monkeypatch.setitem(sys.modules, "vllm", fake)
+    settings = settings_for(models, **wanted, engine="vllm", tensor_parallel=2, dtype="bfloat16", seed=3)
+    made = in_process(generate.work, settings, tmp_path / "made", data=data)
+    for name in ("ids.npy", "targets.npy", "offsets.npy", "examples.jsonl"):
+        assert (made / name).read_bytes() == (whole / name).read_bytes(), name
+    assert read_tokens(made).meta["counts"] == read_tokens(whole).meta["counts"]
+    assert fake.made == {"dtype": "bfloat16", "tensor_parallel_size": 2}
+    assert {p.temperature for p in fake.asked} == {0.0} and len({p.seed for p in fake.asked}) == 20
+
+
+def test_an_id_that_means_no_token_ends_a_vllm_answer(
+    tmp_path: Path, models: dict[str, Path], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM samples over padding rows of the vocabulary too; no such id may become a label."""
+    monkeypatch.setitem(sys.modules, "vllm", FakeVllm(last=REAL + 1))
+    out = in_process(
+        generate.work,
+        settings_for(models, engine="vllm", max_new_tokens=8, drop_duplicates=False, temperature=0.7),
+        tmp_path / "out",
+        data=data,
+    )
+    made = read_tokens(out)
+    assert made.ids.max() < REAL and made.response_counts.max() <= 3
 
 
 def test_vllm_that_is_not_installed_is_said(tmp_path: Path, models: dict[str, Path], data: Path) -> None:

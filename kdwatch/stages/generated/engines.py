@@ -73,11 +73,13 @@ class VllmEngine:
         folder = models.model_directory(settings.teacher, settings.revision, weights=True)
         self.settings = settings
         self.eos = data.meta["vocabulary"]["eos"]
+        self.vocabulary = data.meta["vocabulary"]["size"]
         self.engine = LLM(
             model=str(folder),
             dtype=settings.dtype,
             seed=settings.seed,
             trust_remote_code=settings.trust_remote_code,
+            tensor_parallel_size=settings.tensor_parallel,
             skip_tokenizer_init=True,
         )
 
@@ -89,12 +91,21 @@ class VllmEngine:
         outputs = self.engine.generate(inputs, [self._parameters(int(r)) for r in rows], use_tqdm=False)
         made = []
         for r, prompt, output in zip(rows, prompts, outputs, strict=True):
-            ids = list(output.outputs[0].token_ids)
-            ended = bool(ids) and ids[-1] == self.eos
-            made.append(RowAnswer(int(r), len(prompt), ids[:-1] if ended else ids, ended))
+            made.append(self._answer(int(r), len(prompt), output.outputs[0]))
         store.count(made)
         store.report()
         return made
+
+    def _answer(self, row: int, prompt_tokens: int, completion: Any) -> RowAnswer:
+        """Without the token it stopped at; cut at an id beyond the vocabulary, which a padding row can give."""
+        ids = list(completion.token_ids)
+        ended = completion.finish_reason == "stop"
+        if ended:
+            ids = ids[:-1]
+        unknown = next((n for n, i in enumerate(ids) if i >= self.vocabulary), None)
+        if unknown is not None:
+            ids, ended = ids[:unknown], False
+        return RowAnswer(row, prompt_tokens, ids, ended)
 
     def _parameters(self, row: int) -> Any:
         from vllm import SamplingParams

@@ -45,7 +45,8 @@ class Nucleus:
                 if bool((sure >= self.sampling.top_p).all()):
                     return self._pick(top, ids, uniform)
                 self.listed *= 4
-        return self._pick(*torch.sort(p, dim=1, descending=True, stable=True), uniform)
+        top, ids = torch.sort(p, dim=1, descending=True, stable=True)
+        return self._pick(top, ids, uniform)
 
     def _pick(self, p: torch.Tensor, ids: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
         mass = p.cumsum(dim=1)
