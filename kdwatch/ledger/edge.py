@@ -113,10 +113,10 @@ def _from_tick(counter: CounterTrack, power: PowerTrack, tick: Tick, t: float, h
 def _one_sided(counter: CounterTrack, power: PowerTrack, tick: Tick, t: float, integrated: float | None) -> Level:
     here, there = power.reach(t), counter.power_at(tick)
     joules, variance = _from_tick(counter, power, tick, t, here)
-    uncovered = max(0.0, here.uncovered_s - there.uncovered_s)
-    bridged = max(0.0, joules - tick.joules) if t - tick.high > STALE_S else 0.0
+    uncovered = here.uncovered_s - there.uncovered_s  # below 0 before the first tick
     if t >= tick.t:
         joules = max(joules, tick.joules)
+    bridged = joules - tick.joules if abs(t - tick.high) > STALE_S else 0.0
     return Level(t, joules, tick.bridged_j + bridged, tick.uncovered_s + uncovered, variance, integrated)
 
 
@@ -127,7 +127,7 @@ def _without_power(counter: CounterTrack, before: Tick | None, after: Tick | Non
         assert tick is not None
         watts = _last_watts(counter, tick)
         held = max(-STALE_S, min(t - tick.t, STALE_S))
-        uncovered = max(0.0, abs(t - tick.t) - STALE_S)
+        uncovered = t - tick.t - held
         edge = watts * held
         return Level(t, tick.joules + edge, tick.bridged_j, tick.uncovered_s + uncovered, edge * edge / 12.0, None)
     span = after.t - before.t

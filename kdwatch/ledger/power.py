@@ -164,6 +164,7 @@ class PowerTrack:
 
     def unseen(self, start: float, end: float) -> float:
         """Seconds of a span between samples so far apart that a short burst may hide there."""
+        start, end = start + self.shift_s, end + self.shift_s
         at = max(0, bisect_right(self._times, start) - 1)
         hidden = 0.0
         for i in range(at, len(self._times) - 1):

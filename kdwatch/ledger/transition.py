@@ -27,6 +27,8 @@ SLACK_S = 0.004
 def at_step(counter: CounterTrack, power: PowerTrack, t: float) -> tuple[float, float] | None:
     """Energy at `t` and its variance (J, J^2), where exactly one step explains the two well-timed ticks around `t`;
     None elsewhere."""
+    if power.shift_s:  # a running mean rises for as long as its window: it shows no step
+        return None
     earlier, later = counter.nearest(t)
     near = [*earlier[::-1], *later]
     before = next((tick for tick in reversed(near) if tick.t <= t), None)

@@ -7,7 +7,7 @@ import json
 import naive
 import pytest
 from board_simulation import AVERAGE_WINDOW_S, Board, Trace, polls
-from ledger_inputs import end, every, fill, gpu, manifest, part, stage, start
+from ledger_inputs import end, every, fill, gpu, manifest, package, part, stage, start
 
 from kdwatch.ledger.core import Ledger
 
@@ -255,6 +255,33 @@ def test_a_lost_counter_is_bridged_and_flagged() -> None:
     device = part(ledger.totals(), "s", "g0")
     assert device.energy_j == pytest.approx(6000.0, rel=0.01) and "bridged" in device.flags
     assert device.source == "integrated"
+
+
+@pytest.mark.parametrize("with_power", [True, False])
+@pytest.mark.parametrize("device", [gpu(), package("g0")], ids=["board", "package"])
+def test_a_counter_that_first_answers_late_covers_no_time_before(device: dict, with_power: bool) -> None:
+    """A device that is found 50 s after the stage began, 100 W, the stage 65 s long: 15 s are known and 2 s are held
+    before the first reading; the rest is a gap, with power beside the counter or without."""
+    ledger = fill(
+        Ledger(manifest([device], ["s"])), [start(1.0, "s"), end(66.0, "s")], "g0", every(TENTH, 51.0, 70.0),
+        lambda t: 100.0 * (t - 51.0), (lambda t: 100.0) if with_power else None,
+    )  # fmt: skip
+    late = part(ledger.totals(), "s", "g0")
+    assert late.coverage == pytest.approx(17.0 / 65.0, abs=0.002) and "gap" in late.flags
+    assert late.energy_j == pytest.approx(1700.0 if with_power else 1500.0, abs=6.0)
+    assert late.mean_w == pytest.approx(100.0, rel=0.13)
+    assert late.bound_j > 100.0 * 48.0
+
+
+def test_power_before_the_first_counter_value_is_bridged() -> None:
+    """The counter answers from 12 s on only, power from the start: two thirds of the stage come from power."""
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(15.0, "s")], "g0", every(TENTH, 0.0, 17.0),
+        lambda t: 100.0 * t if t >= 12.0 else None, lambda t: 100.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(1500.0, rel=0.01) and device.coverage == 1.0
+    assert "bridged" in device.flags and device.source == "integrated"
 
 
 def test_one_lost_board_costs_no_other_a_sample() -> None:

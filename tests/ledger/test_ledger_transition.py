@@ -68,3 +68,20 @@ def test_energy_that_no_single_step_explains_is_left_to_the_general_rule() -> No
     counter, power = tracks(100.0, 700.0, 0.05)
     counter.ticks = [t._replace(joules=t.joules + (20.0 if t.t > 0.05 else 0.0)) for t in counter.ticks]
     assert at_step(counter, power, 0.05) is None
+
+
+def test_a_running_mean_shows_no_step() -> None:
+    """A field that averages over a second rises for a second when power steps: its changes time nothing."""
+    counter, power = tracks(100.0, 700.0, 0.05)
+    power.shift_s = 0.55
+    assert at_step(counter, power, 0.05) is None
+
+
+def test_time_between_samples_is_looked_up_where_they_speak_of() -> None:
+    """Samples of a field that speaks of 0.5 s before: read 1 s apart up to 10 s, then 10 ms apart. 9.6 to 9.8 s of
+    run time lie among the dense ones, 8.0 to 8.2 s do not."""
+    power = PowerTrack(shift_s=0.5)
+    for t in [*map(float, range(11)), *(10.0 + k / 100 for k in range(1, 101))]:
+        power.add(t, 100.0)
+    assert power.unseen(9.6, 9.8) == 0.0
+    assert power.unseen(8.0, 8.2) == pytest.approx(0.2)
