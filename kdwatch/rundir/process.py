@@ -6,18 +6,21 @@ import hashlib
 import os
 import platform
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 
+@cache
 def host_hash() -> str:
-    """A short name for this host that does not say its name."""
+    """A short name for this host that does not say its name; read once, since screens ask in every frame."""
     seed = _text("/etc/machine-id") or platform.node()
     return hashlib.sha256(f"kdwatch:{seed}".encode()).hexdigest()[:16]
 
 
+@cache
 def boot_id() -> str | None:
-    """The kernel's id of this boot; None where there is none (macOS)."""
+    """The kernel's id of this boot, read once; None where there is none (macOS)."""
     return _text("/proc/sys/kernel/random/boot_id")
 
 

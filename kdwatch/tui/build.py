@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -93,8 +94,39 @@ def _source(sources: Any) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceNames:
+    """What a manifest says of one device, made harmless once: it is asked for in every frame."""
+
+    key: str
+    """As in the streams."""
+    shown: Mapping[str, str]
+    """`key`, `label`, `name`, `kind` and `scope` of its rows."""
+    limit_w: float | None
+    source: str
+
+
+def device_names(manifest: Mapping[str, Any]) -> list[DeviceNames]:
+    """The devices of a manifest, in its order."""
+    devices = manifest.get("devices")
+    found = []
+    for device in devices if isinstance(devices, list) else ():
+        if not isinstance(device, dict) or not isinstance(device.get("key"), str):
+            continue
+        shown = {
+            "key": clean(device["key"], 12),
+            "label": _label(device),
+            "name": clean(device.get("name"), NAME_LIMIT),
+            "kind": clean(device.get("kind"), 20),
+            "scope": clean(device.get("scope"), 20),
+        }
+        limit = _number(device.get("limit_w"))
+        found.append(DeviceNames(device["key"], shown, limit, clean(device.get("source"), 12)))
+    return found
+
+
 def device_rows(
-    manifest: Mapping[str, Any],
+    devices: Sequence[DeviceNames],
     totals: Sequence[DeviceTotals],
     history: History,
     t: float,
@@ -103,36 +135,27 @@ def device_rows(
 ) -> tuple[DeviceRow, ...]:
     """Rows of the device table: manifest, ledger totals, newest power, slow facts."""
     by_key = {d.key: d for d in totals}
-    rows = []
-    for device in manifest.get("devices") or []:
-        if not isinstance(device, dict) or not isinstance(device.get("key"), str):
-            continue
-        rows.append(_device_row(device, by_key.get(device["key"]), history, t, info, lost))
-    return tuple(rows)
+    return tuple(_device_row(d, by_key.get(d.key), history, t, info, lost) for d in devices)
 
 
 def _device_row(
-    device: Mapping[str, Any],
+    device: DeviceNames,
     total: DeviceTotals | None,
     history: History,
     t: float,
     info: Mapping[str, Any],
     lost: set[str],
 ) -> DeviceRow:
-    key = device["key"]
+    key = device.key
     series = history.series.get(key)
     fresh = series is not None and series.fresh(t)
     limit = _fact(info, key, "limit_w")
     return DeviceRow(
-        key=clean(key, 12),
-        label=_label(device),
-        name=clean(device.get("name"), NAME_LIMIT),
-        kind=clean(device.get("kind"), 20),
+        **device.shown,
         power_w=series.last_value if series is not None and fresh else None,
-        limit_w=limit if limit is not None else _number(device.get("limit_w")),
+        limit_w=limit if limit is not None else device.limit_w,
         energy_j=total.total_j if total is not None else None,
-        source=clean((total.source if total is not None else None) or device.get("source"), 12) or None,
-        scope=clean(device.get("scope"), 20),
+        source=(total.source if total is not None else "") or device.source or None,
         coverage=total.coverage if total is not None else None,
         utilization=_fact(info, key, "utilization"),
         memory_b=_fact(info, key, "memory_b"),

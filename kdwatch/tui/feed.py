@@ -20,13 +20,14 @@ from kdwatch.rundir.parse import Sample
 from kdwatch.rundir.process import is_here
 from kdwatch.rundir.reader import RunReader
 from kdwatch.rundir.text import clean
-from kdwatch.tui.build import NAME_LIMIT, CpuShare, device_rows, run_info, stage_rows
+from kdwatch.tui.build import NAME_LIMIT, CpuShare, device_names, device_rows, run_info, stage_rows
 from kdwatch.tui.detail import first_detailed
 from kdwatch.tui.forecasting import StepEnergies
 from kdwatch.tui.frame import Frame, Notice, ReplayState, StageRow
-from kdwatch.tui.history import History, read_rollups
+from kdwatch.tui.history import History
 from kdwatch.tui.logfile import LogFile
 from kdwatch.tui.notices import Notices
+from kdwatch.tui.rollups import read_rollups
 
 SILENT_S = 8.0
 """A live recorder that writes nothing for this long is said to give no answer."""
@@ -51,6 +52,7 @@ class RunFeed:
         self.manifest: Mapping[str, Any] = self.reader.manifest
         self.run = run_info(self.manifest, str(path), _intensity(self.manifest, g_per_kwh))
         self.notices = Notices()
+        self._names = device_names(self.manifest)
         self.history = History(self._devices())
         self.ledger = Ledger(self.manifest)
         self.t = 0.0
@@ -105,10 +107,14 @@ class RunFeed:
             self.open()
         self.take(*self.reader.poll())
         self._read_info()
-        status = self.reader.status()
+        status = self._status()
         if status == "interrupted":
             self.ledger.interrupt()
         return self.picture(status, live=status == "running", first=first)
+
+    def _status(self) -> str:
+        """As the reader says; while the recorder lives and has written no end, without reading the events' tail."""
+        return "running" if self.ledger.status == "running" and self.reader.alive() else self.reader.status()
 
     def take(self, events: Sequence[Mapping[str, Any]], samples: Sequence[Sample]) -> None:
         """Events and samples in order of time; an event comes before samples of its moment."""
@@ -148,7 +154,7 @@ class RunFeed:
     def _note_step(self, event: Mapping[str, Any]) -> None:
         """Remember what the stage had used at this step, for the forecast."""
         stage, step, steps = event.get("stage"), event.get("step"), event.get("total_steps")
-        if not isinstance(stage, str) or not isinstance(step, int) or not isinstance(steps, int):
+        if event.get("part") or not isinstance(stage, str) or not isinstance(step, int) or not isinstance(steps, int):
             return
         if not self._steps.due(stage, step, steps):
             return
@@ -174,7 +180,7 @@ class RunFeed:
         now = self.now(live) if replay is None else self.t
         totals = self.ledger.totals(now)
         rows = stage_rows(totals.stages, now)
-        devices = device_rows(self.manifest, totals.devices, self.history, now, self._info, self._lost)
+        devices = device_rows(self._names, totals.devices, self.history, now, self._info, self._lost)
         powers = [d.power_w for d in devices if d.power_w is not None]
         silent = now - self.t if live and now - self.t > SILENT_S else None
         frame = Frame(

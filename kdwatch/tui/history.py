@@ -7,20 +7,15 @@ nothing for longer than its own rhythm explains, the column is a gap.
 
 from __future__ import annotations
 
-import json
+import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from kdwatch.rundir import layout
 from kdwatch.rundir.parse import Sample
 from kdwatch.rundir.rollup import powers_by_key
-
-Rolled = Sequence[float]
-"""A row of rollups.jsonl: start s, end s, min W, mean W, max W, number of samples."""
+from kdwatch.tui.rollups import Segment, fold
 
 Range = tuple[float, float] | None
 """Lowest and highest value in a column, or None where there is no data."""
@@ -41,10 +36,12 @@ FORGET_S = 60.0
 class Level:
     """Buckets of one width, oldest first; those without data are not stored."""
 
-    __slots__ = ("capacity", "fixed", "high", "index", "low", "n", "total", "width")
+    __slots__ = ("capacity", "fixed", "high", "index", "low", "n", "total", "until", "width")
 
     def __init__(self, width: float, capacity: int, fixed: bool = True) -> None:
         self.width, self.capacity, self.fixed = width, capacity, fixed
+        self.until = -math.inf
+        """End of the newest bucket, run time in s: what comes before it joins that bucket."""
         self.index: list[int] = []
         self.low: list[float] = []
         self.high: list[float] = []
@@ -53,15 +50,20 @@ class Level:
 
     def add(self, t: float, low: float, mean: float, high: float) -> None:
         """Count one value (or one rolled-up bucket) at run time `t`; late ones join the last bucket."""
-        bucket = int(t // self.width)
-        if self.index and bucket <= self.index[-1]:
-            if low < self.low[-1]:
-                self.low[-1] = low
-            if high > self.high[-1]:
-                self.high[-1] = high
-            self.total[-1] += mean
-            self.n[-1] += 1
-            return
+        if t >= self.until:
+            bucket = int(t // self.width)
+            if not self.index or bucket > self.index[-1]:
+                self._begin(bucket, low, mean, high)
+                return
+        if low < self.low[-1]:
+            self.low[-1] = low
+        if high > self.high[-1]:
+            self.high[-1] = high
+        self.total[-1] += mean
+        self.n[-1] += 1
+
+    def _begin(self, bucket: int, low: float, mean: float, high: float) -> None:
+        """A new bucket; makes room where there are too many."""
         self.index.append(bucket)
         self.low.append(low)
         self.high.append(high)
@@ -69,6 +71,7 @@ class Level:
         self.n.append(1)
         if len(self.index) > self.capacity + self.capacity // 4:
             self._drop_oldest() if self.fixed else self._double()
+        self.until = (self.index[-1] + 1) * self.width
 
     def _drop_oldest(self) -> None:
         cut = len(self.index) - self.capacity
@@ -214,53 +217,6 @@ def _bridge(
             out[column] = held
 
 
-def _spacing(rows: Mapping[str, Sequence[Rolled]]) -> float:
-    """Width of a bucket of the whole-run level that no rolled-up row can step over without a gap."""
-    steps = sorted(b[0] - a[0] for of_device in rows.values() for a, b in pairwise(of_device[:500]))
-    return max(WHOLE_WIDTH_S, steps[len(steps) // 2] * 1.05) if steps else WHOLE_WIDTH_S
-
-
-def _slots(rows: Sequence[Rolled], span: float, until: float) -> dict[int, list[float]]:
-    """Rows by slot of `span` seconds: [low, sum of means, high, number]."""
-    out: dict[int, list[float]] = {}
-    for start, end, low, mean, high, _ in rows:
-        if end > until:
-            continue
-        slot = int(start // span)
-        there = out.get(slot)
-        if there is None:
-            out[slot] = [low, mean, high, 1]
-            continue
-        if low < there[0]:
-            there[0] = low
-        if high > there[2]:
-            there[2] = high
-        there[1] += mean
-        there[3] += 1
-    return out
-
-
-def read_rollups(run: Path) -> dict[str, list[Rolled]]:
-    """Rows of a run's rollups.jsonl by device, in order of time; lines that cannot be read are left out."""
-    out: dict[str, list[Rolled]] = {}
-    try:
-        lines = (run / layout.ROLLUPS).read_bytes().split(b"\n")
-    except OSError:
-        return out
-    done: set[int] = set()
-    for line in lines:
-        try:
-            data = json.loads(line)
-            if data["segment"] in done:
-                continue
-            done.add(data["segment"])
-            for key, rows in data["devices"].items():
-                out.setdefault(key, []).extend(row for row in rows if len(row) == 6)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
-    return out
-
-
 @dataclass(frozen=True, slots=True)
 class PlotView:
     """What one redraw of the plot needs."""
@@ -321,18 +277,18 @@ class History:
         """The sensor is gone: leave the device out of the total until it speaks again."""
         self._lost.add(key)
 
-    def roll_up(self, rows: Mapping[str, Sequence[Rolled]], until: float) -> None:
+    def roll_up(self, segments: Iterable[Segment], until: float) -> None:
         """Take the time before `until` from rolled-up rows. The total's range adds the devices' ranges: an outer
         bound, since they need not have peaked together."""
-        span = max(_spacing(rows), until / WHOLE_BUCKETS)
+        span, folded = fold(segments, until, WHOLE_WIDTH_S, WHOLE_BUCKETS)
         sums: dict[int, list[float]] = {}
         for series in (*self.series.values(), self.total):
             series.levels[-1].width = span
-        for key, of_device in rows.items():
+        for key, slots in folded.items():
             series_of_key = self.series.get(key)
             if series_of_key is None:
                 continue
-            for slot, (low, total, high, n) in _slots(of_device, span, until).items():
+            for slot, (low, total, high, n) in sorted(slots.items()):
                 mean, t = total / n, (slot + 0.5) * span
                 series_of_key.add_range(t, low, mean, high)
                 there = sums.setdefault(slot, [0.0, 0.0, 0.0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from kdwatch.rundir.parse import Sample
 from kdwatch.tui.history import FIXED_LEVELS, TOTAL, WHOLE_BUCKETS, History, Series
+from kdwatch.tui.rollups import read_rollups
 
 DEVICES = [{"key": "g0"}, {"key": "cpu0", "wrap_j": 1000.0}]
 
@@ -109,8 +112,9 @@ def test_rollups_of_earlier_segments_come_before_samples() -> None:
     def rolled(w: float) -> list[list[float]]:
         return [[i * 10.0, i * 10.0 + 9.9, w - 5, w, w + 5, 100] for i in range(60)]
 
-    buckets = {"a": rolled(100.0), "b": rolled(40.0)}
-    history.roll_up(buckets, until=600.0)
+    whole = {"a": rolled(100.0), "b": rolled(40.0)}
+    segments = [{key: rows[n : n + 30] for key, rows in whole.items()} for n in (0, 30)]
+    history.roll_up(segments, until=600.0)
     for k in range(100):
         history.sample(Sample(600.0 + k * 0.1, "a", None, 100.0, None))
         history.sample(Sample(600.0 + k * 0.1, "b", None, 40.0, None))
@@ -118,3 +122,19 @@ def test_rollups_of_earlier_segments_come_before_samples() -> None:
     view = history.view(TOTAL, 0.0, 610.0, 61, 609.9)
     assert all(c is not None for c in view.columns[:-1])
     assert view.columns[30] == (130.0, 150.0) and view.now_w == 140.0
+
+
+def test_rollups_that_are_damaged_are_left_out(tmp_path: Path) -> None:
+    """A torn line, a second line of a segment, short rows and cells that are no numbers: the rest is read."""
+    good = [[i * 10.0, i * 10.0 + 9.9, 90.0, 100.0, 110.0, 100] for i in range(4)]
+    lines = [
+        json.dumps({"segment": 1, "devices": {"a": [*good, [1.0, 2.0]]}}),
+        json.dumps({"segment": 1, "devices": {"a": [[0.0, 9.9, 0.0, 0.0, 9999.0, 1]]}}),
+        json.dumps({"segment": 2, "devices": {"a": [[40.0, 49.9, "x", None, [], 1]]}}),
+        json.dumps({"segment": 3, "devices": 7}),
+        '{"segment": 4, "dev',
+    ]
+    (tmp_path / "rollups.jsonl").write_text("\n".join(lines))
+    history = History([{"key": "a"}])
+    history.roll_up(read_rollups(tmp_path), until=100.0)
+    assert history.series["a"].peak == 110.0 and history.series["a"].last_value == 100.0

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.css.query import NoMatches
-from textual.geometry import Offset
+from textual.geometry import Offset, Region
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widget import Widget
 
 from kdwatch.tui.frame import Frame
 from kdwatch.tui.layout import MIN_HEIGHT, MIN_WIDTH, Place
 from kdwatch.tui.view.line import cut
 from kdwatch.tui.widgets.keybar import KeyBar
-from kdwatch.tui.widgets.lines import Lines
+from kdwatch.tui.widgets.lines import Lines, filtered
 
 if TYPE_CHECKING:
     from kdwatch.tui.app import KdwatchApp
@@ -34,6 +35,10 @@ class KdScreen(Screen[None]):
     def kd(self) -> KdwatchApp:
         """The app, with its own type."""
         return self.app  # type: ignore[return-value]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The empty rows behind the parts: one strip for all, where Textual styles each anew for every picture."""
+        return [Strip.blank(crop.width, filtered(self.rich_style, self))] * crop.height
 
     def compose(self) -> ComposeResult:
         yield from self.parts()

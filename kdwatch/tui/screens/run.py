@@ -99,14 +99,14 @@ class RunScreen(KdScreen):
         start, end = plot.span(frame.t)
         with feed.lock:
             view = feed.history.view(plot.device, start, end, plot.columns(self.kd.glyphs), frame.t)
-        plot.draw(view, self._spec(frame), self.kd.glyphs)
+        plot.draw(view, self._spec(frame, plot), self.kd.glyphs)
 
-    def _spec(self, frame: Frame) -> PlotSpec:
-        device = next((d for d in frame.devices if d.key == self.plot.device), None)
+    def _spec(self, frame: Frame, plot: PowerPlot) -> PlotSpec:
+        device = next((d for d in frame.devices if d.key == plot.device), None)
         marks = tuple((s.start_s, s.name) for s in frame.stages if s.start_s is not None and s.status != "skipped")
         return PlotSpec(
             title=device.label if device else "total",
-            window=self.plot.window_name,
+            window=plot.window_name,
             marks=marks,
             budget_w=None if device else budget_pace(frame),
             sign=mark(device.source if device else frame.total_source),

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -18,7 +19,11 @@ TONES = ("dim", "head", "good", "warn", "bad", "accent", "line", "fill", "mark",
 
 
 class Lines(Widget):
-    """Lines of text, cut or padded to the widget's width. `cursor` is the line drawn as selected."""
+    """Lines of text, cut or padded to the widget's width. `cursor` is the line drawn as selected.
+
+    Has no border and no padding. Rows are kept as they were drawn until they change: Textual asks for all rows of
+    a widget whenever one of them changed, and its own way of drawing them costs twice as much as the rest of a tick.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in TONES}
     ALLOW_SELECT = False
@@ -28,6 +33,8 @@ class Lines(Widget):
         self._lines: Sequence[Line] = ()
         self.cursor = -1
         self._styles_by_tone: dict[str, Style] = {}
+        self._strips: dict[int, Strip] = {}
+        self._drawn_for: tuple[int, tuple[LineFilter, ...]] = (0, ())
 
     @property
     def lines(self) -> Sequence[Line]:
@@ -40,11 +47,15 @@ class Lines(Widget):
         self._lines, self.cursor = lines, cursor
         width, height = self.size
         dirty = []
-        for y in range(min(height, max(len(old), len(lines)))):
+        for y in range(max(len(old), len(lines))):
             if cursor != before and y in (cursor, before):
-                dirty.append(Region(0, y, width, 1))
+                start, end = 0, width
             elif _at(old, y) != _at(lines, y):
                 start, end = changed_cells(_at(old, y), _at(lines, y), width)
+            else:
+                continue
+            self._strips.pop(y, None)
+            if y < height:
                 dirty.append(Region(start, y, end - start, 1))
         if dirty and width:
             self.refresh(*dirty)
@@ -53,27 +64,56 @@ class Lines(Widget):
     def notify_style_update(self) -> None:
         """A new theme: look the colours up again."""
         self._styles_by_tone.clear()
+        self._strips.clear()
         super().notify_style_update()
 
     def style_of(self, tone: str) -> Style:
-        """Rich style of a tone on this widget's background."""
+        """Rich style of a tone on this widget's background, as the terminal shall get it."""
         style = self._styles_by_tone.get(tone)
         if style is None:
             style = self.get_component_rich_style(f"tone--{tone}") if tone in TONES else self.rich_style
-            self._styles_by_tone[tone] = style
+            style = self._styles_by_tone[tone] = filtered(style, self)
         return style
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows of `crop`, drawn anew only where they changed."""
+        drawn_for = (self.size.width, tuple(self.get_line_filters()))
+        if drawn_for != self._drawn_for:
+            self._drawn_for = drawn_for
+            self._styles_by_tone.clear()
+            self._strips.clear()
+        strips = self._strips
+        for y in crop.line_range:
+            if y not in strips:
+                strips[y] = self._drawn(y, drawn_for[0])
+        rows = [strips[y] for y in crop.line_range]
+        return rows if crop.column_span == (0, drawn_for[0]) else [row.crop(crop.x, crop.right) for row in rows]
 
     def render_line(self, y: int) -> Strip:
         """One row."""
-        width = self.size.width
-        line = _at(self._lines, y)
+        return self._drawn(y, self.size.width)
+
+    def _drawn(self, y: int, width: int) -> Strip:
+        """One row, cut or padded to the width."""
+        line, style_of = _at(self._lines, y), self.style_of
+        segments = [Segment(text, style_of(tone)) for text, tone in line]
+        cells = length(line)
+        if cells < width:
+            segments.append(Segment(" " * (width - cells), style_of("")))
         if y == self.cursor:
-            cursor = self.style_of("cursor")
+            cursor = style_of("cursor")
             back = Style(bgcolor=cursor.bgcolor, reverse=cursor.reverse or None)
-            segments = [Segment(text, self.style_of(tone) + back) for text, tone in line]
-            return Strip(segments).adjust_cell_length(width, self.rich_style + back)
-        segments = [Segment(text, self.style_of(tone)) for text, tone in line]
-        return Strip(segments).adjust_cell_length(width, self.rich_style)
+            segments = [Segment(text, style and style + back) for text, style, _ in segments]
+        strip = Strip(segments, max(cells, width))
+        return strip.crop(0, width) if cells > width else strip
+
+
+def filtered(style: Style, widget: Widget) -> Style:
+    """A style as the terminal shall get it: greys under NO_COLOR, truecolor in place of the sixteen colours."""
+    _, background = widget.background_colors
+    for line_filter in widget.get_line_filters():
+        style = line_filter.apply([Segment(" ", style)], background)[0].style or style
+    return style
 
 
 def changed_cells(old: Line, new: Line, width: int) -> tuple[int, int]:
