@@ -2,7 +2,7 @@
 
 A stage's process finds `KDWATCH_EVENTS` in its environment: a file to append JSON lines to. Any program
 in any language can do the same; this module is the convenience for Python. Without the variable every
-call is a no-op.
+call is a no-op. What is reported inside `part` (or with `KDWATCH_PART` set) says of a part of the stage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def emit(kind: str, **fields: Any) -> None:
     path = os.environ.get("KDWATCH_EVENTS")
     if not path:
         return
-    line = json.dumps({"type": kind, "t": time.monotonic(), **fields}, allow_nan=False, default=str) + "\n"
+    part = os.environ.get("KDWATCH_PART")
+    whole = {"type": kind, "t": time.monotonic(), **fields} | ({"part": part} if part else {})
+    line = json.dumps(whole, allow_nan=False, default=str) + "\n"
     try:
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -62,8 +64,30 @@ def phases(name: str, then: str = "work") -> Iterator[None]:
         phase(then)
 
 
+@contextmanager
+def part(name: str) -> Iterator[None]:
+    """A part of a stage with counts of its own, here and in the processes that it starts."""
+    os.environ["KDWATCH_PART"] = name
+    phase("begin")
+    try:
+        yield
+    finally:
+        phase("end")
+        del os.environ["KDWATCH_PART"]
+
+
+def made(*, rows: int, tokens: int) -> None:
+    """Report what a stage hands on where its settings do not tell: rows that were kept, and their tokens."""
+    emit("made", rows=rows, tokens=tokens)
+
+
 def quality(benchmarks: Mapping[str, Mapping[str, float | None]], q: float | None = None) -> None:
-    """Report scores: `{benchmark: {"student": score, "teacher": score}}` and Q, the mean of their ratios."""
+    """Report scores: `{benchmark: {"student": score, "teacher": score}}` and Q, the mean of their ratios.
+
+    Those of a part are no scores of the run, and are not reported.
+    """
+    if "KDWATCH_PART" in os.environ:
+        return
     emit("quality", benchmarks={k: dict(v) for k, v in benchmarks.items()}, q=q)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
 
 from kdwatch.rundir.errors import UsageProblem
+from kdwatch.rundir.paths import resolve_run
 from planners import csvfile, paper
 from planners.notes import Note
+from planners.probed import Probes
 from planners.schema import SCHEMA, make_table
 
 DEFAULT = ("runs", "paper")
@@ -24,6 +26,8 @@ class Observations:
     table: pl.DataFrame
     notes: tuple[Note, ...] = ()
     sources: tuple[str, ...] = field(default=())
+    probes: tuple[Probes, ...] = field(default=())
+    """Probes by hardware and scope, for predictions."""
 
 
 def load(sources: Iterable[str | Path] = DEFAULT) -> Observations:
@@ -47,6 +51,24 @@ def load(sources: Iterable[str | Path] = DEFAULT) -> Observations:
             + "; add 'paper' or a CSV"
         )
     return Observations(table.select(list(SCHEMA)), tuple(notes), tuple(given))
+
+
+def with_probes(observations: Observations, runs: Sequence[str | Path] = ()) -> Observations:
+    """The observations with probes for predictions: those of the runs named, else of this home the newest of each
+    hardware and scope. Raises UsageProblem where a run that was named holds no probe."""
+    from planners.proberuns import probe_runs, read_probe_run
+
+    by_place: dict[tuple[str | None, str], Probes] = {}
+    if not runs:
+        for probes in probe_runs():
+            by_place.setdefault(probes.place, probes)
+    for name in runs:
+        found = read_probe_run(resolve_run(name))
+        if found is None:
+            raise UsageProblem(f"--probes {name}: no finished run of kdwatch probe; kdwatch ls names your runs")
+        before = by_place.get(found.place)
+        by_place[found.place] = replace(found, probes=before.probes + found.probes) if before else found
+    return replace(observations, probes=tuple(by_place.values()))
 
 
 def _resolved(source: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import polars as pl
@@ -23,6 +24,8 @@ from planners.decode import SMALLEST_B, applies, decode_j_per_token
 from planners.flops import training_prior_kwh
 from planners.notes import Note
 from planners.pairing import COMPUTE_SOURCE
+from planners.probed import Probes, narrower, of_group, probed_student, student_sizes
+from planners.probes import Probe
 from planners.qualitymodel import predict_quality
 from planners.schema import candidate_id
 from planners.teachermodel import KWH_J, plus
@@ -30,15 +33,21 @@ from planners.whatif import ASSUMED_BATCH
 
 Row = dict[str, Any]
 PREDICTED_SOURCE = "cost model"
+PROBED_SOURCE = "cost model and probes"
 COMPUTE_SD = 0.5
 """Relative sd of a teacher's stage that is known from compute alone."""
 _GROUP = ("scope", "hardware", "source_kind")
 
 
 def with_predictions(
-    table: pl.DataFrame, runs: pl.DataFrame, sizes: Sequence[float] = (), tokens: float | None = None
+    table: pl.DataFrame,
+    runs: pl.DataFrame,
+    sizes: Sequence[float] = (),
+    tokens: float | None = None,
+    found: Sequence[Probes] = (),
 ) -> tuple[pl.DataFrame, list[Note]]:
-    """The candidates with predicted ones for every method at `sizes` (empty: all sizes observed), from single runs.
+    """The candidates with predicted ones for every method at `sizes` (empty: all sizes observed or probed), from single
+    runs and from probes.
 
     A method is fitted on its own hardware and scope. What the model declines is named in the notes.
     """
@@ -46,7 +55,9 @@ def with_predictions(
     added: list[Row] = []
     notes: list[Note] = []
     for group in _groups(rows):
-        wanted = sorted(set(sizes) or {row["student_params_b"] for row in group if row["student_params_b"]})
+        probes = of_group(found, group)
+        seen = {row["student_params_b"] for row in group if row["student_params_b"]}
+        wanted = sorted(set(sizes) or _with_probed(seen, probes))
         for regime in ("sft", "kd", "synthetic_sft"):
             mine = [row for row in group if row["regime"] == regime]
             if not mine and tokens is None:
@@ -54,11 +65,11 @@ def with_predictions(
             if regime == "sft":
                 table = _with_modelled_students(table, mine)
             for size in wanted:
-                if any(row["student_params_b"] == size for row in mine):
+                if any(_same_size(row["student_params_b"], size) for row in mine):
                     continue
                 try:
                     known = mine or [unmeasured(regime, group, tokens or 0.0)]
-                    added.append(predict_candidate(known, group, size, tokens))
+                    added.append(predict_candidate(known, group, size, tokens, probes))
                 except Declined as why:
                     notes.append(Note("prediction_declined", f"{candidate_id(regime, size)}: {why}"))
     if not added:
@@ -67,6 +78,14 @@ def with_predictions(
     notes.append(Note("predicted", f"{names}: predicted, not measured; one run at that size would settle it"))
     full = [{name: row.get(name) for name in table.columns} for row in added]
     return unique_ids(pl.concat([table, pl.DataFrame(full, schema=table.schema, strict=False)])), notes
+
+
+def _with_probed(seen: set[float], probes: Sequence[Probe]) -> set[float]:
+    return seen | {size for size in student_sizes(probes) if not any(_same_size(size, old) for old in seen)}
+
+
+def _same_size(a: float | None, b: float) -> bool:
+    return a is not None and math.isclose(a, b, rel_tol=1e-3)
 
 
 def _with_modelled_students(table: pl.DataFrame, mine: Sequence[Row]) -> pl.DataFrame:
@@ -93,11 +112,13 @@ def _groups(rows: Iterable[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def predict_candidate(mine: Sequence[Row], group: Sequence[Row], size: float, tokens: float | None = None) -> Row:
+def predict_candidate(
+    mine: Sequence[Row], group: Sequence[Row], size: float, tokens: float | None = None, probes: Sequence[Probe] = ()
+) -> Row:
     """One predicted candidate of the method of `mine`. Raises Declined."""
     fixed = _fixed(mine)
     evaluation = _evaluation(group, size)
-    student = _student(mine, size, tokens, fixed["hardware"])
+    student, probed = _student_or_probe(mine, size, tokens, fixed["hardware"], probes)
     teacher, before = (mean_of_runs(_known(mine, name)) for name in ("teacher_kwh", "preprocess_kwh"))
     if mine[0].get("from_compute"):
         sd = COMPUTE_SD * teacher.mean
@@ -122,8 +143,26 @@ def predict_candidate(mine: Sequence[Row], group: Sequence[Row], size: float, to
         "n": 1,
         "basis": total.basis,
         "derived": False,
-        "source": COMPUTE_SOURCE if mine[0].get("from_compute") else PREDICTED_SOURCE,
+        "source": COMPUTE_SOURCE if mine[0].get("from_compute") else PROBED_SOURCE if probed else PREDICTED_SOURCE,
     }
+
+
+def _student_or_probe(
+    mine: Sequence[Row], size: float, tokens: float | None, hardware: str | None, probes: Sequence[Probe]
+) -> tuple[Prediction, bool]:
+    """The student's energy from full runs or from probes, whichever is surer; and whether it is that of probes."""
+    from_probes = None
+    if probes:
+        with suppress(Declined):
+            from_probes = probed_student(probes, mine, size, tokens)
+    try:
+        from_runs = _student(mine, size, tokens, hardware)
+    except Declined:
+        if from_probes is None:
+            raise
+        return from_probes, True
+    best = narrower(from_probes, from_runs) or from_runs
+    return best, best is from_probes
 
 
 def unmeasured(regime: str, group: Sequence[Row], tokens: float) -> Row:

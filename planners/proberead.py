@@ -1,110 +1,175 @@
-"""Probes out of a run directory: for each stage the energy at every progress report, from the ledger."""
+"""Probes out of a run directory: what each part of a `probe` stage used, told apart by its own reports.
+
+A stage of a full run starts a process, imports libraries, loads a model, works, saves and ends. Parts of a probe share
+the process and the imports, so those are measured once and counted to the start-up of each.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kdwatch.ledger.core import Ledger
-from kdwatch.ledger.types import Totals
 from kdwatch.rundir.reader import Batch, RunReader
 from planners.modelsize import reported_params_b
-from planners.probes import Kind, Probe
+from planners.probes import Kind, Made, Probe, rate_of
 from planners.runinfo import recipe_stages, stage_settings
 
+USES = "probe"
 KINDS: dict[str, Kind] = {
+    "preprocess": "preprocess",
     "student.train": "student",
     "teacher.cache_logits": "forward",
     "teacher.generate": "generate",
     "teacher.evaluate": "evaluate",
     "evaluate": "evaluate",
 }
-BETWEEN_S = 0.2
-"""Least time between two points of a curve."""
+SHARED = "shared"
+"""The part that imports what all others need."""
+BETWEEN_S = 0.05
+"""Least time between two points of a stage's energy."""
 
 
 @dataclass
-class Curve:
-    """Energy of one stage over its tokens, as far as it was seen. Energies in J since the stage began."""
+class Part:
+    """What one part reported. Times are run times, s."""
 
     stage: str
-    work_j: float | None = None
-    """Energy used before the work began."""
-    work_t: float | None = None
-    """Run time at which it began, s."""
-    points: list[tuple[float, float]] = field(default_factory=list)
-    steps: float = 0.0
-    """Steps (generation: answers) at the last point."""
-    total_j: float | None = None
-    status: str = "pending"
-    last_t: float = -1.0
+    name: str
+    phases: list[tuple[str, float]] = field(default_factory=list)
+    counts: list[tuple[float, float, float]] = field(default_factory=list)
+    """(time, tokens, steps), both cumulative."""
+    models: list[Mapping[str, Any]] = field(default_factory=list)
+    made: Made | None = None
+
+    def at(self, phase: str) -> float | None:
+        """When a phase began, the last time."""
+        return next((t for name, t in reversed(self.phases) if name == phase), None)
 
     @property
-    def since_work(self) -> tuple[tuple[float, float], ...]:
-        """Points with the energy counted from the beginning of the work."""
-        base = self.work_j if self.work_j is not None else 0.0
-        return tuple((tokens, joules - base) for tokens, joules in self.points)
+    def work_end(self) -> float | None:
+        """When the work was over: the next phase after it."""
+        work = self.at("work")
+        return next((t for _, t in self.phases if work is not None and t > work), None)
+
+    @property
+    def work_counts(self) -> list[tuple[float, float, float]]:
+        """Counts that were reported during the work."""
+        begin, end = self.at("work"), self.work_end
+        return [c for c in self.counts if begin is not None and begin <= c[0] and (end is None or c[0] <= end)]
+
+    @property
+    def written(self) -> float | None:
+        """Tokens that were reported after the work: those written."""
+        end = self.work_end
+        return next((tokens for t, tokens, _ in reversed(self.counts) if end is not None and t > end), None)
+
+    @property
+    def over(self) -> bool:
+        """Whether it was seen to its end."""
+        return self.at("end") is not None
 
 
-class CurveReader:
-    """Follows a run, live or finished, and keeps the curve of each of its stages."""
+class ProbeReader:
+    """Follows a run, live or finished, and keeps its energy over time and the reports of its parts."""
 
     def __init__(self, run: Path) -> None:
         self.reader = RunReader(run)
         self.ledger = Ledger(self.reader.manifest)
-        self.curves: dict[str, Curve] = {}
-        self.events: list[dict[str, Any]] = []
+        self.parts: dict[tuple[str, str], Part] = {}
+        self._stages = {str(s.get("name")) for s in recipe_stages(self.reader.manifest) if s.get("uses") == USES}
+        self._windows: dict[str, list[float]] = {}
+        self._curves: dict[str, list[tuple[float, float]]] = {}
+        self._last_t = 0.0
 
     def poll(self) -> bool:
         """Take in what is new; False where nothing was."""
         batch = self.reader.poll()
         for item in _in_order(batch):
             if isinstance(item, Mapping):
-                self._event(dict(item))
+                self._event(item)
             else:
                 self.ledger.sample(item.t, item.key, item.counter_j, item.power_w, item.average_w)
+                self._note(item.t)
         return bool(batch.events or batch.samples)
 
-    def _event(self, event: dict[str, Any]) -> None:
+    def _event(self, event: Mapping[str, Any]) -> None:
         self.ledger.event(event)
-        kind, name = event.get("type"), event.get("stage")
-        if kind == "model":
-            self.events.append(event)
-        if not isinstance(name, str):
+        stage, kind, name = event.get("stage"), event.get("type"), event.get("part")
+        if stage not in self._stages:
             return
-        curve = self.curves.setdefault(name, Curve(name))
-        if kind == "stage_started":
-            curve.status = "running"
-        elif kind == "phase" and event.get("name") == "work":
-            curve.work_j, curve.work_t = self._energy(name, event["t"]), event["t"]
-            curve.points = [(0.0, curve.work_j)] if curve.work_j is not None else []
-        elif kind == "progress" and event.get("tokens") and event["t"] >= curve.last_t + BETWEEN_S:
-            self._point(curve, event)
-        elif kind == "stage_ended":
-            curve.status = str(event.get("status"))
+        if kind in ("stage_started", "stage_ended"):
+            self._windows.setdefault(stage, []).append(event["t"])
+        if isinstance(name, str):
+            _take(self.parts.setdefault((stage, name), Part(stage, name)), event)
 
-    def _point(self, curve: Curve, event: Mapping[str, Any]) -> None:
-        joules = self._energy(curve.stage, event["t"])
-        if joules is not None and (not curve.points or event["tokens"] > curve.points[-1][0]):
-            curve.points.append((float(event["tokens"]), joules))
-            curve.steps = float(event.get("step") or 0.0)
-            curve.last_t = event["t"]
-
-    def _energy(self, stage: str, t: float) -> float | None:
-        return _stage_j(self.ledger.totals(t), stage)
+    def _note(self, t: float) -> None:
+        """One more point of each probing stage's energy."""
+        if t < self._last_t + BETWEEN_S or not self._windows:
+            return
+        self._last_t = t
+        for stage in self.ledger.totals(t).stages:
+            joules = stage.energy_j.get("total")
+            if stage.name in self._windows and joules is not None:
+                self._curves.setdefault(stage.name, []).append((t, joules))
 
     def finish(self) -> None:
-        """Fill in what each stage used in all; call it when the run has ended."""
-        totals = self.ledger.totals()
-        for curve in self.curves.values():
-            curve.total_j = _stage_j(totals, curve.stage)
+        """The last point of each stage, with all that was read after its end; call it when the run has ended."""
+        for stage in self.ledger.totals().stages:
+            joules, window = stage.energy_j.get("total"), self._windows.get(stage.name)
+            if window is not None and joules is not None:
+                self._curves.setdefault(stage.name, []).append((max(self._last_t, window[-1]), joules))
+
+    @property
+    def total_j(self) -> float | None:
+        """Energy of the whole run so far, J."""
+        return self.ledger.totals().total_j
+
+    def used(self, stage: str, begin: float | None, end: float | None) -> float:
+        """Energy of a stage between two times, J; 0 where one is unknown."""
+        if begin is None or end is None:
+            return 0.0
+        return max(0.0, self._at(stage, end) - self._at(stage, begin))
+
+    def _at(self, stage: str, t: float) -> float:
+        curve = self._curves.get(stage, [])
+        after = bisect_right(curve, (t, float("inf")))
+        start = (self._windows[stage][0], 0.0)
+        before, later = (curve[after - 1] if after else start), (curve[after] if after < len(curve) else None)
+        if later is None or later[0] <= before[0]:
+            return before[1]
+        share = max(0.0, t - before[0]) / (later[0] - before[0])
+        return before[1] + share * (later[1] - before[1])
+
+    def window(self, stage: str) -> tuple[float, float | None]:
+        """When a stage began and ended."""
+        times = self._windows[stage]
+        return times[0], times[-1] if len(times) > 1 else None
+
+    def points(self, part: Part) -> tuple[tuple[float, float], ...]:
+        """(tokens, J) since the work began, both cumulative."""
+        begin = part.at("work")
+        found = [(0.0, 0.0)]
+        for t, tokens, _ in part.work_counts:
+            if tokens > found[-1][0]:
+                found.append((tokens, self.used(part.stage, begin, t)))
+        return tuple(found)
 
 
-def _stage_j(totals: Totals, stage: str) -> float | None:
-    return next((s.energy_j.get("total") for s in totals.stages if s.name == stage), None)
+def _take(part: Part, event: Mapping[str, Any]) -> None:
+    kind = event.get("type")
+    if kind == "phase":
+        part.phases.append((str(event.get("name")), event["t"]))
+    elif kind == "progress" and event.get("tokens"):
+        part.counts.append((event["t"], float(event["tokens"]), float(event.get("step") or 0.0)))
+    elif kind == "model":
+        part.models.append(event)
+    elif kind == "made" and event.get("rows"):
+        part.made = Made(float(event["rows"]), float(event["tokens"]))
 
 
 def _in_order(batch: Batch) -> Iterator[Any]:
@@ -115,43 +180,96 @@ def _in_order(batch: Batch) -> Iterator[Any]:
 
 
 def read_probes(run: Path) -> list[Probe]:
-    """The probes of a finished run, one for each stage that reported tokens."""
-    found = CurveReader(run)
+    """The probes of a finished run, one for each part that reported tokens."""
+    found = ProbeReader(run)
     while found.poll():
         pass
     found.finish()
     return probes_of(found)
 
 
-def probes_of(found: CurveReader) -> list[Probe]:
-    """Probes of the stages that were seen to the end."""
+def probes_of(found: ProbeReader) -> list[Probe]:
+    """Probes of the parts that were seen to the end."""
     probes = []
     for stage in recipe_stages(found.reader.manifest):
-        kind, curve = KINDS.get(str(stage.get("uses"))), found.curves.get(str(stage.get("name")))
-        if kind is None or curve is None or curve.total_j is None or len(curve.points) < 2:
+        if stage.get("uses") != USES or str(stage.get("name")) not in found._windows:
             continue
-        points = curve.since_work
-        mine = [event for event in found.events if event.get("stage") == stage.get("name")]
-        size = reported_params_b(mine, "student" if kind == "student" else "teacher")
-        batch, length = _shape(kind, stage_settings(stage))
-        probes.append(
-            Probe(
-                kind,
-                points,
-                startup_j=max(0.0, curve.total_j - points[-1][1]),
-                total_j=curve.total_j,
-                params_b=size,
-                batch=batch,
-                length=length,
-                samples=curve.steps or None if kind == "generate" else None,
-                of_teacher=stage.get("uses") == "teacher.evaluate",
-            )
-        )
+        listed = stage_settings(stage).get("parts")
+        for spec in listed if isinstance(listed, list) else ():
+            probe = _probe(found, str(stage.get("name")), spec) if isinstance(spec, Mapping) else None
+            if probe is not None:
+                probes.append(probe)
     return probes
 
 
+def _probe(found: ProbeReader, stage: str, spec: Mapping[str, Any]) -> Probe | None:
+    part, uses = found.parts.get((stage, str(spec.get("name")))), str(spec.get("uses"))
+    kind = KINDS.get(uses)
+    if part is None or kind is None or not part.over or spec.get("measured") is False:
+        return None
+    points = found.points(part)
+    if len(points) < 2:
+        return None
+    settings = spec.get("with")
+    settings = settings if isinstance(settings, Mapping) else {}
+    used = found.used(stage, part.at("begin"), part.at("end"))
+    tail = found.used(stage, part.work_counts[-1][0], part.work_end)
+    saved = found.used(stage, part.work_end, part.at("end")) if kind in ("preprocess", "generate") else 0.0
+    startup = used - points[-1][1] - tail - saved + _slow_start(kind, points)
+    batch, length = _shape(kind, settings)
+    role = "student" if uses in ("student.train", "evaluate") else "teacher"
+    return Probe(
+        kind,
+        points,
+        startup_j=max(0.0, startup) + _shared_j(found, part, kind) + _kept_load_j(found, part),
+        total_j=used,
+        params_b=reported_params_b(part.models, role),
+        batch=batch,
+        length=length,
+        samples=part.work_counts[-1][2] or None if kind in ("generate", "evaluate") else None,
+        tail_j=tail + saved * points[-1][0] / (part.written or points[-1][0]),
+        made=part.made,
+        uses=uses,
+        settings=settings,
+    )
+
+
+def _slow_start(kind: Kind, points: Sequence[tuple[float, float]]) -> float:
+    """What the first tokens took more than those after them, J; of an evaluation, whose prompts become shorter, 0."""
+    rate = rate_of(points) if kind != "evaluate" else None
+    return max(0.0, points[-1][1] - rate.j_per_token * points[-1][0]) if rate else 0.0
+
+
+def _shared_j(found: ProbeReader, part: Part, kind: Kind) -> float:
+    """What the part's stage would use alone and the probe paid once: starting and ending a process, imports."""
+    begin, end = found.window(part.stage)
+    mine = [other for (stage, _), other in found.parts.items() if stage == part.stage]
+    starts = [t for other in mine if (t := other.at("begin")) is not None]
+    ends = [t for other in mine if (t := other.at("end")) is not None]
+    start = found.used(part.stage, begin, min(starts))
+    if kind == "preprocess":  # what takes time at the end is the leaving of torch
+        return start
+    edges = start + found.used(part.stage, max(ends), end)
+    shared = found.parts.get((part.stage, SHARED))
+    if part.at("process") is not None or shared is None:
+        return edges
+    early = [other for other in mine if (other.at("begin") or 0.0) < (shared.at("begin") or 0.0)]
+    imports = sum(found.used(part.stage, other.at("import"), other.at("load")) for other in early)
+    return edges + imports + found.used(part.stage, shared.at("begin"), shared.at("end"))
+
+
+def _kept_load_j(found: ProbeReader, part: Part) -> float:
+    """Energy of loading a model that another part had loaded already."""
+    if not any(model.get("kept") for model in part.models):
+        return 0.0
+    for (stage, _), other in found.parts.items():
+        if stage == part.stage and any(m.get("role") == "teacher" and not m.get("kept") for m in other.models):
+            return found.used(stage, other.at("load"), other.at("work"))
+    return 0.0
+
+
 def _shape(kind: Kind, settings: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Batch and length that a stage's settings ask for; None where they leave it to the stage."""
-    names = {"student": "batch_rows", "forward": "batch_tokens", "generate": "batch_rows", "evaluate": "batch_rows"}
-    batch, length = settings.get(names[kind]), settings.get("max_new_tokens")
+    """Batch and length that a part's settings ask for; None where they leave it to the stage."""
+    name = "batch_tokens" if kind == "forward" else "batch_rows"
+    batch, length = settings.get(name), settings.get("max_new_tokens")
     return float(batch) if batch else None, float(length) if length and kind == "generate" else None

@@ -3,34 +3,43 @@
     E = start-up + tokens · J/token
 
 A probe is a stage that was watched while it began its work: how much energy it took to get there (`startup_j`) and how
-energy grew with tokens after that. J/token is the Theil-Sen slope without the first interval. It depends on student
-size (a line through two sizes), on the batch of a forward pass (c0 + c1/B) and on batch and length of generation
-(`planners.teachermodel`).
+energy grew with tokens after that. J/token is the Theil-Sen slope without the first interval, and what came behind
+the last count (writing shards). It depends on student size (a line through two sizes), on the batch of a forward pass
+(c0 + c1/B) and on batch and length of generation (`planners.teachermodel`).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
-from planners.costmodel import Declined, Observed, Prediction, fit_stage, one_size
+from planners.costmodel import Basis, Declined, Observed, Prediction, fit_stage, one_size
 from planners.forecast import slope
 from planners.linear import Degenerate, fit
 from planners.teachermodel import Generated, fit_generation, scaled
 
-Kind = Literal["student", "forward", "generate", "evaluate"]
+Kind = Literal["preprocess", "student", "forward", "generate", "evaluate"]
 
 LONG_RUN_SD = 0.06
 """Relative sd by which the rate of minutes differs from that of hours: warming boards, other users, other data."""
 STARTUP_SD = 0.15
 """Relative sd of a start-up: caches are cold or warm."""
+EVALUATION_SD = 0.1
+"""Relative sd between two batches of an evaluation, and between a base model's answers and a trained one's."""
 LEAST_INTERVALS = 4
 """Intervals between reports after which a rate is believed."""
 PRECISE = 0.02
 """Relative standard error of the rate at which a probe has seen enough."""
+
+
+class Made(NamedTuple):
+    """What a probe handed on: rows that were kept, and their tokens."""
+
+    rows: float
+    tokens: float
 
 
 @dataclass(frozen=True)
@@ -47,9 +56,17 @@ class Probe:
     length: float | None = None
     """Tokens generated per sample at most."""
     samples: float | None = None
-    """Answers generated; None: unknown."""
-    of_teacher: bool = False
-    """Whether an evaluation is the teacher's."""
+    """Answers generated, or prompts of an evaluation; None: unknown."""
+    tail_j: float = 0.0
+    """Energy of the work after the last count (a shard that was written), J; it grows with the tokens."""
+    made: Made | None = None
+    uses: str = ""
+    """Built-in stage that was probed."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Its settings, as far as the recipe named them."""
+    hardware: str | None = None
+    scope: str | None = None
+    """What the energies cover (`planners.schema.SCOPES`)."""
 
     @property
     def tokens(self) -> float:
@@ -84,10 +101,12 @@ def enough(points: Sequence[tuple[float, float]]) -> bool:
 
 
 def _rated(probes: Sequence[Probe], kind: Kind) -> list[tuple[Probe, Rate]]:
+    """Probes of a kind with their rates. The tail of the work, where a probe came to it, is added per token."""
     rated = [(probe, rate) for probe in probes if probe.kind == kind and (rate := rate_of(probe.points)) is not None]
     if not rated:
         raise Declined(f"no {kind} probe reported enough progress; probe longer")
-    return rated
+    tail = max(probe.tail_j / probe.tokens for probe, _ in rated)
+    return [(probe, Rate(rate.j_per_token + tail, rate.se)) for probe, rate in rated]
 
 
 def _whole(rate: Prediction, tokens: float, startups: Sequence[float]) -> Prediction:
@@ -96,7 +115,8 @@ def _whole(rate: Prediction, tokens: float, startups: Sequence[float]) -> Predic
     startup = sum(startups) / len(startups)
     se = math.hypot(work.se, LONG_RUN_SD * work.mean, STARTUP_SD * startup)
     run_sd = math.hypot(work.run_sd, LONG_RUN_SD * work.mean, STARTUP_SD * startup)
-    return Prediction(work.mean + startup, se, run_sd, rate.dof, rate.basis)
+    basis: Basis = "extrapolated" if rate.basis == "extrapolated" else "interpolated"
+    return Prediction(work.mean + startup, se, run_sd, rate.dof, basis)
 
 
 def _measured(rates: Sequence[Rate]) -> Prediction:
@@ -146,19 +166,27 @@ def predict_forward(probes: Sequence[Probe], tokens: float, batch: float | None 
     return _whole(Prediction(mean, se, se, math.inf, "interpolated"), tokens, startups)
 
 
-def predict_evaluation(probes: Sequence[Probe], tokens: float, of_teacher: bool) -> Prediction:
-    """Energy in J of an evaluation over `tokens` tokens, from the probe of the same one. Raises Declined.
+def predict_preprocess(probes: Sequence[Probe], tokens: float) -> Prediction:
+    """Energy in J of preparing `tokens` tokens; writing them is counted to the tokens. Raises Declined."""
+    rated = _rated(probes, "preprocess")
+    return _whole(_measured([r for _, r in rated]), tokens, [p.startup_j for p, _ in rated])
 
-    An evaluation reports late and in few batches, so its rate is one number, trusted less the farther it is carried.
+
+def predict_evaluation(probes: Sequence[Probe], rows: float) -> Prediction:
+    """Energy in J of asking `rows` prompts, from the probe of the same evaluation. Raises Declined.
+
+    Prompts are asked longest first, so its rate is one number: all of its work over all of its prompts. It is trusted
+    less the fewer batches there were and the farther it is carried.
     """
-    mine = [p for p in probes if p.kind == "evaluate" and p.of_teacher == of_teacher and p.tokens]
+    mine = [p for p in probes if p.kind == "evaluate" and p.samples]
     if not mine:
         raise Declined("this evaluation was not probed")
     probe = mine[0]
-    rate = probe.points[-1][1] / probe.tokens
-    sd = rate * min(0.6, 0.1 * math.sqrt(max(1.0, tokens / probe.tokens)))
-    found = Prediction(rate, sd, sd, math.inf, "extrapolated")
-    return _whole(found, tokens, [probe.startup_j])
+    asked = probe.samples or 1.0
+    rate = (probe.points[-1][1] + probe.tail_j) / asked
+    few = 1.0 / math.sqrt(len(probe.points) - 1)
+    sd = rate * EVALUATION_SD * few * min(4.0, max(1.0, rows / asked) ** 0.25)
+    return _whole(Prediction(rate, sd, sd, math.inf, "extrapolated"), rows, [probe.startup_j])
 
 
 def predict_generation(

@@ -62,7 +62,7 @@ def prepare(request: PlanRequest, observations: Observations) -> tuple[pl.DataFr
     if request.predict:
         from planners.predict import with_predictions
 
-        table, notes = with_predictions(table, observations.table, request.sizes, request.tokens)
+        table, notes = with_predictions(table, observations.table, request.sizes, request.tokens, observations.probes)
     table, more = apply_what_ifs(table, request)
     return table, notes + more
 

@@ -23,8 +23,10 @@ POLL_S = 0.3
 @click.option("--plain", "--no-screen", "plain", is_flag=True, help="Plain lines instead of the screen.")
 @click.option("--home", type=click.Path(), help="Where runs and artifacts are kept (KDWATCH_HOME).")
 @click.option("--student", type=click.Choice(["xs", "s"]), default="s", show_default=True, help="Size of the student.")
+@click.option("--long", "is_long", is_flag=True, help="Thirteen times the rows, about 5 minutes a pipeline.")
+@click.option("--files", "only_files", is_flag=True, help="Write data, models and recipes, and run nothing.")
 @one_line_errors
-def demo(plain: bool, home: str | None, student: str) -> None:
+def demo(plain: bool, home: str | None, student: str, is_long: bool, only_files: bool) -> None:
     """Train three small distillation pipelines here and see where the energy goes.
 
     Real training on two CPU cores in under 3 minutes. The data, models and recipes stay in
@@ -38,16 +40,20 @@ def demo(plain: bool, home: str | None, student: str) -> None:
     """
     common.use_home(home)
     _need_train_extra()
-    from kdwatch.demo.files import write_demo
+    from kdwatch.demo.files import LONG, SHORT, write_demo
     from kdwatch.demo.summary import ABOUT, summary
     from kdwatch.ledger.report import build_report
     from kdwatch.pipeline.spawn import check_home
     from kdwatch.rundir.paths import home as kdwatch_home
 
     check_home()
-    folder = kdwatch_home() / "demo" / student
+    folder = kdwatch_home() / "demo" / (f"{student}-long" if is_long else student)
+    if only_files:
+        for recipe in write_demo(folder, student, LONG if is_long else SHORT):
+            click.echo(recipe)
+        return
     common.note(ABOUT)
-    recipes = write_demo(folder, student)
+    recipes = write_demo(folder, student, LONG if is_long else SHORT)
     session = DemoSession(recipes)
     code = session.on_screen() if common.wants_screen(plain) else session.in_lines()
     if session.runs:

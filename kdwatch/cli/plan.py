@@ -89,6 +89,8 @@ Examples:
 @click.argument("more_sources", nargs=-1, metavar="[SOURCE]...")
 @_options
 @click.option("--predict", is_flag=True, help="Add candidates that the cost model predicts, with their intervals.")
+@click.option("--probes", multiple=True, metavar="RUN",
+              help="Probing runs that --predict uses. Default: of your runs the newest of each hardware.")  # fmt: skip
 @click.option(
     "--emit",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -96,21 +98,25 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the plan object (schema 1) to stdout.")
 @one_line_errors
-def plan(first_sources: tuple[str, ...], more_sources: tuple[str, ...], predict: bool, emit: Path | None, as_json: bool,
-         **given: str | None) -> None:  # fmt: skip
+def plan(first_sources: tuple[str, ...], more_sources: tuple[str, ...], predict: bool, probes: tuple[str, ...],
+         emit: Path | None, as_json: bool, **given: str | None) -> None:  # fmt: skip
     """Recommend method, student and hyperparameters for a budget, from measured frontiers.
 
     An infeasible budget is an answer, not an error: it names the cheapest candidate and the shortfall.
     """
     from kdwatch.rundir.errors import UsageProblem
-    from planners.observations import DEFAULT, load
+    from planners.observations import DEFAULT, load, with_probes
     from planners.recommend import plan as make_plan
 
     models = {name.removesuffix("_model"): given.pop(name) for name in ("student_model", "teacher_model", "data")}
     if any(models.values()) and emit is None:
         raise UsageProblem("--student-model, --teacher-model and --data belong to --emit: add --emit recipe.yaml")
+    if probes and not predict:
+        raise UsageProblem("--probes belongs to --predict: add --predict")
     request = request_of(given, predict)
     observations = load((*first_sources, *more_sources) or DEFAULT)
+    if predict:
+        observations = with_probes(observations, probes)
     result = make_plan(request, observations)
     if emit is not None:
         from planners.emit import Models, missing_paths, write_recipe

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,113 +14,142 @@ from kdwatch.rundir.errors import UsageProblem
 if TYPE_CHECKING:
     from kdwatch.pipeline.recipe_model import Recipe, StageRecipe
 
-DATA = "probe-data"
 MANY_STEPS = 100_000
-"""Updates that a student's probe may take; it is stopped long before."""
+"""Updates that a student's probe may take; it stops itself long before."""
 BATCHES = 6
 """Batches that a generation probe answers."""
-LEAST_TESTS = 8
-"""Rows of each benchmark that an evaluation's probe takes at least."""
+Part = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """The recipe that probes, stages that others wait for (never stopped early), and what could not be probed."""
+    """The recipe that probes, and the stages that could not be probed."""
 
     text: str
-    needed: frozenset[str]
     left_out: tuple[str, ...]
 
 
-def probe_plan(recipe: Recipe, rows: int, second_student: str | None = None) -> ProbePlan:
-    """Probes for every built-in stage of a recipe. Raises UsageProblem where it has nothing to probe."""
-    stages: list[dict[str, Any]] = []
+def probe_plan(recipe: Recipe, rows: int, seconds: float, second_student: str | None = None) -> ProbePlan:
+    """Probes for every built-in stage of a recipe: one process for all stages of the same GPUs and environment.
+
+    Raises UsageProblem where there is nothing to probe.
+    """
+    places: dict[str, list[Part]] = {}
+    known: dict[str, Part] = {}
     left_out = []
-    prepared = next((stage for stage in recipe.stages if stage.uses == "preprocess"), None)
-    if prepared is not None:
-        stages.append(_stage(DATA, prepared, limit=rows, validation=0.0))
     for stage in recipe.stages:
-        if stage.uses in ("preprocess", "prerun"):
-            continue
-        made = _probes_of(stage, recipe, prepared is not None, second_student)
-        stages += made
-        if not made:
+        made = _parts_of(stage, recipe, known, rows, second_student)
+        places.setdefault(_place(stage), []).extend(made)
+        known |= {part["name"]: part for part in made}
+        if not made and stage.uses != "prerun":
             left_out.append(stage.name)
-    probed = [stage for stage in stages if stage["name"] != DATA]
-    if not probed:
+    if all(part["uses"] == "preprocess" for part in known.values()):
         raise UsageProblem("the recipe has no built-in stage that can be probed: name one with `uses:`")
-    needed = {source for stage in stages for source in stage.get("inputs", {}).values()}
+    needed = {source for part in known.values() for source in part.get("inputs", {}).values()}
+    for part in known.values():
+        part |= {"whole": True} if part["name"] in needed else {}
+    stages: list[dict[str, Any]] = []
+    for place, parts in places.items():
+        if parts:
+            number = f"-{len(stages) + 1}" if stages else ""
+            settings = {"seconds": seconds, "parts": list(_with_needed(parts, known))}
+            stages.append({"name": f"probe{number}", "uses": "probe", "with": settings} | json.loads(place))
     head = {"name": f"probe-{recipe.name}"[:64], "regime": "custom"}
     top = {
         key: value
         for key, value in recipe.model_dump(mode="json", exclude_none=True).items()
         if key in ("env", "workdir") and value
     }
-    return ProbePlan(
-        yaml.safe_dump(head | top | {"stages": stages}, sort_keys=False), frozenset(needed), tuple(left_out)
-    )
+    return ProbePlan(yaml.safe_dump(head | top | {"stages": stages}, sort_keys=False), tuple(left_out))
 
 
-def _stage(name: str, stage: StageRecipe, inputs: Mapping[str, str] | None = None, **settings: Any) -> dict[str, Any]:
-    """A stage of the probe recipe: the original's settings with some replaced (None: taken out)."""
-    merged = {key: value for key, value in (stage.settings | settings).items() if value is not None}
-    made: dict[str, Any] = {"name": name, "uses": stage.uses, "with": merged}
-    if inputs:
-        made["inputs"] = dict(inputs)
-    if stage.gpus is not None:
-        made["gpus"] = stage.gpus
-    if stage.env:
-        made["env"] = dict(stage.env)
-    return made if name == DATA else made | {"reuse": False}
+def _place(stage: StageRecipe) -> str:
+    """Where a stage runs, as the keys of a stage of the probing recipe."""
+    kept = stage.model_dump(mode="json", include={"gpus", "env", "workdir"}, exclude_none=True)
+    return json.dumps({key: value for key, value in kept.items() if value or key == "gpus"}, sort_keys=True)
 
 
-def _probes_of(stage: StageRecipe, recipe: Recipe, has_data: bool, second: str | None) -> list[dict[str, Any]]:
-    if stage.uses == "teacher.cache_logits" and has_data:
-        return _forward(stage)
-    if stage.uses == "teacher.generate" and has_data:
-        return _generation(stage)
-    if stage.uses == "student.train" and has_data and stage.settings.get("objective") != "on_policy":
-        return _students(stage, recipe, second)
-    if stage.uses == "teacher.evaluate" and stage.settings.get("exact_match"):
-        return [_stage(f"probe-{stage.name}", stage, limit=_tests(stage))]
-    if stage.uses == "evaluate" and stage.settings.get("exact_match"):
+def _with_needed(parts: Sequence[Part], known: Mapping[str, Part]) -> Iterator[Part]:
+    """The parts, each behind those that it needs; what is measured in another place is only made again here."""
+    there, here = {part["name"] for part in parts}, set[str]()
+
+    def before(part: Part) -> Iterator[Part]:
+        for source in part.get("inputs", {}).values():
+            if source not in here:
+                yield from before(known[source])
+        here.add(part["name"])
+        yield part if part["name"] in there else part | {"measured": False}
+
+    for part in parts:
+        if part["name"] not in here:
+            yield from before(part)
+
+
+def _part(
+    stage: StageRecipe,
+    end: str = "",
+    inputs: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Part:
+    """A part with the stage's settings, of which some are replaced (None: taken out)."""
+    merged = {key: value for key, value in (stage.settings | dict(settings or {})).items() if value is not None}
+    part: Part = {"name": f"{stage.name}{end}"[:64], "uses": stage.uses, "with": merged}
+    return part | ({"inputs": dict(inputs)} if inputs else {})
+
+
+def _parts_of(
+    stage: StageRecipe, recipe: Recipe, known: Mapping[str, Part], rows: int, second: str | None
+) -> list[Part]:
+    """Parts of one stage; none where it cannot be begun by itself."""
+    uses, settings = stage.uses, stage.settings
+    inputs = {name: source for name, source in stage.inputs.items() if name in ("data", "logits") and source in known}
+    if uses == "preprocess":
+        return [_part(stage, settings={"limit": min(rows, settings.get("limit") or rows), "validation": 0.0})]
+    if uses == "teacher.cache_logits" and "data" in inputs:
+        return _forward(stage, inputs)
+    if uses == "teacher.generate" and "data" in inputs:
+        return _generation(stage, inputs)
+    if uses == "student.train" and "data" in inputs and settings.get("objective") != "on_policy":
+        return _students(stage, inputs, second)
+    if uses in ("evaluate", "teacher.evaluate") and _only_exact_match(settings):
+        tests = {"limit": min(batch := int(settings.get("batch_rows", 64)), settings.get("limit") or batch)}
+        if uses == "teacher.evaluate":
+            return [_part(stage, settings=tests)]
         student = next((s.settings.get("student") for s in recipe.stages if s.uses == "student.train"), None)
-        return [_stage(f"probe-{stage.name}", stage, limit=_tests(stage), student=student)] if student else []
+        return [_part(stage, settings=tests | {"student": student})] if student else []
     return []
 
 
-def _tests(stage: StageRecipe) -> int:
-    """Rows of each benchmark: a quarter of a batch, so that several benchmarks fill one."""
-    return max(LEAST_TESTS, int(stage.settings.get("batch_rows", 64)) // 4)
+def _only_exact_match(settings: Mapping[str, Any]) -> bool:
+    others = ("perplexity", "agreement", "lm_eval", "command")
+    return bool(settings.get("exact_match")) and not any(settings.get(name) for name in others)
 
 
-def _forward(stage: StageRecipe) -> list[dict[str, Any]]:
+def _forward(stage: StageRecipe, inputs: Mapping[str, str]) -> list[Part]:
     """Two batches; the first one's output is what a KD probe trains on."""
     whole = int(stage.settings.get("batch_tokens", 8192))
-    names = ((f"probe-{stage.name}", whole), (f"probe-{stage.name}-small", max(64, whole // 4)))
-    return [_stage(name, stage, {"data": DATA}, batch_tokens=size) for name, size in names]
+    sizes = (("", whole), ("-small", max(64, whole // 4)))
+    return [_part(stage, end, inputs, {"batch_tokens": size}) for end, size in sizes]
 
 
-def _generation(stage: StageRecipe) -> list[dict[str, Any]]:
-    """Two batches times two lengths."""
+def _generation(stage: StageRecipe, inputs: Mapping[str, str]) -> list[Part]:
+    """Two batches times two lengths; the first one's answers are what a student's probe trains on."""
     batch, length = int(stage.settings.get("batch_rows") or 16), int(stage.settings.get("max_new_tokens", 512))
-    made = []
+    made: list[Part] = []
     for rows in dict.fromkeys((batch, max(1, batch // 4))):
         for tokens in dict.fromkeys((length, max(4, length // 4))):
-            name = f"probe-{stage.name}-b{rows}-l{tokens}"
+            end = f"-b{rows}-l{tokens}" if made else ""
             made.append(
-                _stage(name, stage, {"data": DATA}, batch_rows=rows, max_new_tokens=tokens, prompts=BATCHES * rows)
+                _part(stage, end, inputs, {"batch_rows": rows, "max_new_tokens": tokens, "prompts": BATCHES * rows})
             )
     return made
 
 
-def _students(stage: StageRecipe, recipe: Recipe, second: str | None) -> list[dict[str, Any]]:
-    inputs = {"data": DATA}
-    if stage.settings.get("objective") == "kd":
-        cache = next((s.name for s in recipe.stages if s.uses == "teacher.cache_logits"), None)
-        inputs["logits"] = f"probe-{cache}"
+def _students(stage: StageRecipe, inputs: Mapping[str, str], second: str | None) -> list[Part]:
+    if stage.settings.get("objective") == "kd" and not (stage.settings.get("logits") or "logits" in inputs):
+        return []
     changes = {"max_steps": MANY_STEPS, "early_stop": None, "epochs": None}
-    made = [_stage(f"probe-{stage.name}", stage, inputs, **changes)]
+    made = [_part(stage, "", inputs, changes)]
     if second:
-        made.append(_stage(f"probe-{stage.name}-second", stage, inputs, student=second, **changes))
+        made.append(_part(stage, "-second", inputs, changes | {"student": second}))
     return made

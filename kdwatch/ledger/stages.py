@@ -155,13 +155,15 @@ class StageBook:
 
     def _phase(self, name: str, event: Mapping[str, Any], t: float) -> bool:
         stage = self._stage(name, {})
-        phase = event.get("name")
+        phase = event.get("part") or event.get("name")
         if stage.running and isinstance(phase, str) and phase:
             stage.enter_phase(phase[:60], t)
         return False
 
     def _progress(self, name: str, event: Mapping[str, Any], t: float) -> bool:
         stage = self._stage(name, {})
+        if event.get("part"):  # counts of a part are none of the stage's own
+            return False
         for key in ("tokens", "input_tokens", "step", "total_steps"):
             value = event.get(key)
             if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63:

@@ -73,7 +73,13 @@ def _baseline(raw: dict[str, Any]) -> dict[str, Any] | None:
 
 def _model(raw: dict[str, Any]) -> dict[str, Any] | None:
     role, params = raw.get("role"), _count(raw.get("params"))
-    return {"role": role, "params": params} if role in ("student", "teacher") and params else None
+    kept = {"kept": True} if raw.get("kept") is True else {}
+    return {"role": role, "params": params, **kept} if role in ("student", "teacher") and params else None
+
+
+def _made(raw: dict[str, Any]) -> dict[str, Any] | None:
+    rows, tokens = _count(raw.get("rows")), _count(raw.get("tokens"))
+    return None if rows is None or tokens is None else {"rows": rows, "tokens": tokens}
 
 
 CHECKS: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
@@ -83,6 +89,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
     "warning": _warning,
     "baseline": _baseline,
     "model": _model,
+    "made": _made,
 }
 """Events that a stage may report, and what is taken of each. The recorder's own events cannot be forged."""
 
@@ -93,7 +100,14 @@ def checked(raw: Any) -> tuple[str, float | None, dict[str, Any]] | None:
         return None
     check = CHECKS.get(raw["type"])
     fields = check(raw) if check else None
-    return None if fields is None else (raw["type"], _finite(raw.get("t")), fields)
+    if fields is None:
+        return None
+    part = _text(raw.get("part"))
+    return raw["type"], _finite(raw.get("t")), fields | ({"part": part[:64]} if part else {})
+
+
+def _part(event: tuple[str, float | None, dict[str, Any]]) -> Any:
+    return event[2].get("part")
 
 
 class ProgressTail:
@@ -115,7 +129,7 @@ class ProgressTail:
             found = self._parse(line)
             if found is None or (found[0] != "progress" and not self._has_room()):
                 self.refused += 1
-            elif events and found[0] == events[-1][0] == "progress":
+            elif events and found[0] == events[-1][0] == "progress" and _part(found) == _part(events[-1]):
                 events[-1] = ("progress", found[1], {**events[-1][2], **found[2]})
             else:
                 events.append(found)

@@ -37,6 +37,10 @@ class Stage:
     """Directory to write into; it may hold what an earlier, killed process left there."""
     stopping: bool = False
     """True once SIGTERM came; long loops look at it, save and raise Stopped."""
+    enough: bool = False
+    """True once a probe has seen what it came for: loops that can do so end as at their last step."""
+    report_s: float = 1.0
+    """Seconds between two reports of a loop that has many steps a second; on a GPU each waits for the device once."""
 
     def need_output(self) -> Path:
         """The output directory, made if need be. StageProblem where the recorder gave none."""
@@ -46,8 +50,8 @@ class Stage:
         return self.output
 
     def check_stop(self) -> None:
-        """Raise Stopped if SIGTERM came."""
-        if self.stopping:
+        """Raise Stopped if SIGTERM came, or a probe has seen enough."""
+        if self.stopping or self.enough:
             raise Stopped
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kdwatch import progress
 from kdwatch.stages.cache_logits import check_vocabulary
 from kdwatch.stages.entry import Stage, run_stage
+from kdwatch.stages.files import read_json
 from kdwatch.stages.settings import GenerateSettings
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def work(settings: GenerateSettings, stage: Stage) -> None:
 
     counts = keep_and_write(stage.need_output(), settings, data, tokenizer, store)
     store.remove()
+    meta = read_json(stage.need_output() / "meta.json", "data set")
+    progress.made(rows=meta["rows"], tokens=meta["tokens"])
     print(", ".join(f"{name}: {count}" for name, count in counts.items()), flush=True)
 
 

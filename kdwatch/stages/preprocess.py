@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,10 @@ from kdwatch.stages.settings import PreprocessSettings
 
 if TYPE_CHECKING:
     from kdwatch.stages.data.chat import Encoded
+
+
+LOOK_EVERY = 100
+"""Rows between two looks at the clock."""
 
 
 def work(settings: PreprocessSettings, stage: Stage) -> None:
@@ -32,10 +37,14 @@ def work(settings: PreprocessSettings, stage: Stage) -> None:
     keys = rows.Keys(settings.prompt_key, settings.response_key, settings.messages_key, settings.task_key)
     encoded: list[chat.Encoded] = []
     source = rows.read_rows(settings.data, keys, split=settings.split, revision=settings.revision)
+    count, reported = 0, time.monotonic()
     for number, row in enumerate(source):
-        if number % 5000 == 0:
+        if stage.enough:
+            break
+        if number % LOOK_EVERY == 0 and time.monotonic() >= reported + stage.report_s:
             stage.check_stop()
-            progress.progress(step=number, tokens=sum(len(e.ids) for e in encoded[-5000:]) if encoded else 0)
+            progress.progress(step=number, tokens=count)
+            reported = time.monotonic()
         if row is None:
             left_out["no text"] += 1
             continue
@@ -44,6 +53,7 @@ def work(settings: PreprocessSettings, stage: Stage) -> None:
             left_out["too long"] += 1
         else:
             encoded.append(fitted)
+            count += len(fitted.ids)
     if not encoded:
         raise StageProblem(
             f"data: {settings.data} has no usable row ({dict(left_out) or 'it is empty'}): "

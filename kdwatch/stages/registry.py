@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from kdwatch.stages import settings
 from kdwatch.stages.prerun_settings import PrerunSettings
+from kdwatch.stages.probe_settings import ProbeSettings
 
 MODEL_COMPUTE = ("device", "threads")
 """Settings of every model stage that do not change its output by more than rounding."""
@@ -35,6 +36,8 @@ class BuiltinStage:
     """Settings that may name a file or directory whose content is part of the identity."""
     reuse: bool = False
     """Whether a stored output is taken by default."""
+    grace_s: float = 10.0
+    """Seconds between TERM and KILL: time to save, if the disk is slow and the model large."""
 
 
 def _ignored(*names: str) -> frozenset[str]:
@@ -103,6 +106,7 @@ BUILTIN: dict[str, BuiltinStage] = {
         optional_inputs=frozenset({"logits", "validation"}),
         ignored_settings=_ignored("checkpoint_every_s"),
         path_settings=frozenset({"student", "teacher", "logits"}),
+        grace_s=120.0,
     ),
     "evaluate": BuiltinStage(
         kind="evaluate",
@@ -119,5 +123,12 @@ BUILTIN: dict[str, BuiltinStage] = {
         optional_inputs=frozenset({"teacher_scores", "data", "logits"}),
         ignored_settings=_ignored("batch_rows"),
         path_settings=frozenset({"student", "exact_match"}),
+    ),
+    "probe": BuiltinStage(
+        kind="other",
+        module="kdwatch.stages.probe",
+        makes=None,
+        settings=ProbeSettings,
+        code_version="1",
     ),
 }

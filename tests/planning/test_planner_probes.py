@@ -102,9 +102,21 @@ def test_nothing_probed_is_declined() -> None:
 
 
 def test_an_evaluation_carried_farther_is_trusted_less() -> None:
-    probe = Probe("evaluate", ((0.0, 0.0), (1000.0, 200.0)), 50.0, 250.0, of_teacher=True)
-    near, far = (predict_evaluation([probe], tokens, True) for tokens in (2000.0, 20_000.0))
-    assert near.mean == pytest.approx(50 + 2000 * 0.2) and far.mean == pytest.approx(50 + 20_000 * 0.2)
-    assert far.run_sd / far.mean > 2 * near.run_sd / near.mean
+    probe = Probe("evaluate", ((0.0, 0.0), (5000.0, 110.0), (9000.0, 200.0)), 50.0, 250.0, samples=1000.0)
+    near, far = (predict_evaluation([probe], prompts) for prompts in (2000.0, 40_000.0))
+    assert near.mean == pytest.approx(50 + 2000 * 0.2) and far.mean == pytest.approx(50 + 40_000 * 0.2)
+    assert far.run_sd / far.mean > 1.5 * near.run_sd / near.mean
     with pytest.raises(Declined, match="not probed"):
-        predict_evaluation([probe], 2000.0, False)
+        predict_evaluation([], 2000.0)
+
+
+def test_what_is_written_behind_the_last_count_grows_with_the_tokens() -> None:
+    points = tuple((1000.0 * n, 200.0 * n) for n in range(8))
+    whole, stopped = Probe("forward", points, 50.0, 0.0, tail_j=70.0), Probe("forward", points, 50.0, 0.0)
+    assert predict_forward([stopped], 70_000.0).mean == pytest.approx(50 + 14_000)
+    assert predict_forward([whole, stopped], 70_000.0).mean == pytest.approx(50 + 14_000 + 700)
+
+
+def test_a_probe_is_never_called_measured() -> None:
+    points = tuple((1000.0 * n, 200.0 * n) for n in range(8))
+    assert predict_student([Probe("student", points, 50.0, 0.0, 1.0)], 1.0, 1e5).basis == "interpolated"

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kdwatch.demo
-from kdwatch.demo.files import NOISE, ROWS, write_demo
+from kdwatch.demo.files import NOISE, SHORT, write_demo
 from kdwatch.demo.summary import ABOUT, summary
 from kdwatch.demo.tasks import MAKERS, Example, examples, held_out, noisy
 from kdwatch.ledger.report import build_report
@@ -63,7 +63,7 @@ def test_demo_folder_is_whole_and_holds_no_absolute_path(tmp_path: Path) -> None
     write_demo(tmp_path, "s")
     rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
     tests = [json.loads(line) for line in (tmp_path / "test.jsonl").read_text().splitlines()]
-    assert len(rows) == ROWS and not {r["prompt"] for r in rows} & {r["prompt"] for r in tests}
+    assert len(rows) == SHORT.rows and not {r["prompt"] for r in rows} & {r["prompt"] for r in tests}
     assert all(Example(**r).response == answer(r["prompt"]) for r in tests)
     assert not any(re.search(r": /", p.read_text()) for p in tmp_path.glob("*.yaml"))
 

@@ -35,6 +35,10 @@ class Amounts:
     """The model that it runs."""
     makes: DataCount | None = None
     """Data that it hands on."""
+    rows: float | None = None
+    """Prompts that are answered."""
+    read_tokens: float | None = None
+    """Tokens that are encoded to make `tokens`, of which a `limit` keeps a part."""
 
 
 Maker = Callable[[ResolvedStage, Mapping[str, Amounts], Artifact | None], Amounts]
@@ -62,7 +66,9 @@ def _preprocess(stage: ResolvedStage, _: Mapping[str, Amounts], found: Artifact 
     count = stored or data.raw_count(stage.settings, stage.workdir)
     if count is None:
         return Amounts()
-    return Amounts(count.tokens, count.how, disk_b=count.tokens * DATASET_B, disk_how=count.how, makes=count)
+    disk = count.tokens * DATASET_B
+    read = count.read or count.tokens
+    return Amounts(count.tokens, count.how, disk_b=disk, disk_how=count.how, makes=count, read_tokens=read)
 
 
 def _cache(stage: ResolvedStage, before: Mapping[str, Amounts], found: Artifact | None) -> Amounts:
@@ -95,7 +101,7 @@ def _generate(stage: ResolvedStage, before: Mapping[str, Amounts], found: Artifa
     stored = data.stored_count(found.path) if found else None
     if stored is not None:
         size = stored.tokens * DATASET_B
-        return Amounts(stored.response, stored.how, stored.prompt, size, stored.how, model, stored)
+        return Amounts(stored.response, stored.how, stored.prompt, size, stored.how, model, stored, stored.rows)
     count = _source(stage, before).makes
     if count is None:
         return Amounts(model=model)
@@ -104,7 +110,7 @@ def _generate(stage: ResolvedStage, before: Mapping[str, Amounts], found: Artifa
     answers = used.rows * float(stage.settings["max_new_tokens"])
     prompt = used.tokens if used.how == AT_MOST else used.prompt  # a bound does not tell prompts and answers apart
     made = DataCount(used.rows, prompt + answers, answers, AT_MOST)
-    return Amounts(answers, AT_MOST, prompt, made.tokens * DATASET_B, AT_MOST, model, made)
+    return Amounts(answers, AT_MOST, prompt, made.tokens * DATASET_B, AT_MOST, model, made, used.rows)
 
 
 def _train(stage: ResolvedStage, before: Mapping[str, Amounts], _: Artifact | None) -> Amounts:
@@ -131,7 +137,8 @@ def _evaluate(stage: ResolvedStage, before: Mapping[str, Amounts], _: Artifact |
     if count is None or stage.settings.get("lm_eval") or stage.settings.get("command"):
         return Amounts(model=model)
     most = count.prompt + count.rows * stage.settings["max_new_tokens"]
-    return Amounts(most, AT_MOST, count.prompt, model=model)
+    rows = None if stage.settings["limit"] else count.rows  # a limit is for each task, and tasks are not counted
+    return Amounts(most, AT_MOST, count.prompt, model=model, rows=rows)
 
 
 def _prompts(stage: ResolvedStage, model: ModelFacts) -> DataCount | None:

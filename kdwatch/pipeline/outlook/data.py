@@ -30,6 +30,8 @@ class DataCount:
     how: str
     training: float = 1.0
     """Share of the rows that is trained on; the rest is held out for validation."""
+    read: float | None = None
+    """Tokens of all rows that were encoded, of which a `limit` kept a part."""
 
     @property
     def prompt(self) -> float:
@@ -111,10 +113,7 @@ def _encoded(settings: Mapping[str, Any], path: Path, folder: Path) -> DataCount
         return None
     scale = len(found) / len(sample)
     kept = len(fitted) * scale
-    count = DataCount(
-        round(kept),
-        scale * sum(len(row.ids) for row in fitted),
-        scale * sum(sum(row.targets) for row in fitted),
-        COUNTED if chosen is found else SAMPLED,
-    )
+    tokens = scale * sum(len(row.ids) for row in fitted)
+    response = scale * sum(sum(row.targets) for row in fitted)
+    count = DataCount(round(kept), tokens, response, COUNTED if chosen is found else SAMPLED, read=tokens)
     return count.part(whole.limit / kept) if whole.limit and whole.limit < kept else count

@@ -14,8 +14,10 @@ from kdwatch.ledger.units import KWH_J, format_number
 from kdwatch.pipeline.outlook.amounts import Amounts
 from kdwatch.pipeline.outlook.like import SAME_SIZE, same_settings, same_size, same_work
 from kdwatch.pipeline.outlook.past import PastStage
+from kdwatch.pipeline.outlook.probed import from_probes
 from kdwatch.pipeline.resolve import ResolvedStage
 from planners.costmodel import Declined, Observed, Prediction, fit_stage, one_size
+from planners.probes import Probe
 from planners.teachermodel import Forward, Generated, fit_generation, forward_energy_kwh
 
 APART = 1.5
@@ -165,6 +167,13 @@ def _h100(stage: ResolvedStage, regime: str, size: float, tokens: float) -> tupl
         kind, share = wanted if wanted in PJ_PER_FLOP else "sft", 1.0
     low, high = prior_range_kwh(kind, size, tokens)
     return training_prior_kwh(kind, size, tokens, H100).mean * share, low * share, high * share
+
+
+def probed_energy(stage: ResolvedStage, amounts: Amounts, probes: Sequence[Probe]) -> Energy:
+    """From probes here. Raises Declined, with the reason."""
+    found = from_probes(stage, amounts, probes)
+    low, high = found.interval(0.9)
+    return Energy(found.mean, low, high, "predicted", "from probes here")
 
 
 def _labelled(found: Prediction, used: Sequence[PastStage], how: str = "") -> Energy:

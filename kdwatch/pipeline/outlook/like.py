@@ -34,10 +34,11 @@ def _is_same(stage: ResolvedStage, old: PastStage) -> bool:
 
 def same_size(ours: float | None, past: Sequence[PastStage]) -> list[PastStage]:
     """Those whose model is as large; without a model on both sides all are."""
-    return [old for old in past if _close(ours, old.params_b)]
+    return [old for old in past if same_model_size(ours, old.params_b)]
 
 
-def _close(ours: float | None, theirs: float | None) -> bool:
+def same_model_size(ours: float | None, theirs: float | None) -> bool:
+    """Whether two models, in billions of parameters, are as large; two of unknown size are."""
     if ours is None or theirs is None:
         return ours is None and theirs is None
     return math.isclose(ours, theirs, rel_tol=SAME_SIZE)
@@ -51,8 +52,11 @@ def same_settings(stage: ResolvedStage, past: Sequence[PastStage]) -> list[PastS
 
 def _setting(stage: ResolvedStage, old: PastStage, name: str) -> Any:
     """A setting of a past stage; where its recipe did not name it, the default."""
-    if name in old.settings:
-        return old.settings[name]
+    return old.settings[name] if name in old.settings else default_of(stage, name)
+
+
+def default_of(stage: ResolvedStage, name: str) -> Any:
+    """What a setting is where a recipe of this built-in stage does not name it."""
     model = stage.builtin.settings if stage.builtin else None
     field = model.model_fields.get(name) if model else None
     return field.get_default() if field else None

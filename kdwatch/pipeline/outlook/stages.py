@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kdwatch.pipeline.artifacts import Artifact, ArtifactStore
 from kdwatch.pipeline.outlook.amounts import Amounts, amounts
+from kdwatch.pipeline.outlook.probed import with_answers
 from kdwatch.pipeline.recipe_model import Recipe
 from kdwatch.pipeline.resolve import ResolvedStage, resolve, stored
 
 if TYPE_CHECKING:
     from kdwatch.pipeline.outlook.energy import Energy
     from kdwatch.pipeline.outlook.past import PastStage
+    from planners.probes import Probe
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,20 @@ class Machine:
 
     hardware: str | None
     past: Sequence[PastStage]
+    probes: Sequence[Probe] = ()
+    """Of the newest probing run on this hardware."""
 
     @classmethod
     def look(cls) -> Machine:
         """Find sensors and read finished runs; takes a second or so."""
         from kdwatch.pipeline.outlook.past import past_stages, this_hardware
+        from planners.proberuns import probe_runs
 
         hardware = this_hardware()
-        return cls(hardware, past_stages(hardware))
+        past = past_stages(hardware)
+        scope = past[0].scope.split(" without ")[0] if past else None
+        fits = (run.probes for run in probe_runs() if run.hardware == hardware and scope in (None, run.scope))
+        return cls(hardware, past, next(fits, ()))
 
 
 def outlook(recipe: Recipe, machine: Machine, store: ArtifactStore | None = None) -> list[StageOutlook]:
@@ -57,7 +66,7 @@ def outlook(recipe: Recipe, machine: Machine, store: ArtifactStore | None = None
     found = []
     for stage in resolve(recipe):
         reused = stored(store, stage, verify=False)
-        known[stage.name] = amounts(stage, known, reused)
+        known[stage.name] = with_answers(stage, amounts(stage, known, reused), machine.probes)
         energy, why = _energy(stage, recipe, known[stage.name], machine) if reused is None else (None, None)
         found.append(StageOutlook(stage, known[stage.name], reused, energy, why))
     return found
@@ -66,13 +75,18 @@ def outlook(recipe: Recipe, machine: Machine, store: ArtifactStore | None = None
 def _energy(
     stage: ResolvedStage, recipe: Recipe, amount: Amounts, machine: Machine
 ) -> tuple[Energy | None, str | None]:
-    from kdwatch.pipeline.outlook.energy import stage_energy
+    from kdwatch.pipeline.outlook.energy import probed_energy, stage_energy
     from planners.costmodel import Declined
 
+    found, reason = None, None
     try:
-        return stage_energy(stage, recipe.regime, amount, machine.past, machine.hardware), None
+        found = stage_energy(stage, recipe.regime, amount, machine.past, machine.hardware)
     except Declined as why:
-        return None, str(why)
+        reason = str(why)
+    if machine.probes and (found is None or found.label == "prior"):
+        with suppress(Declined):
+            return probed_energy(stage, amount, machine.probes), None
+    return found, reason
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ from kdwatch.stages.nn.ranks import Ranks
 from kdwatch.stages.problem import StageProblem, TrainingProblem
 from kdwatch.stages.settings import TrainSettings
 
-REPORT_S = 1.0
-"""Seconds between two reports; on a GPU each waits for the device once."""
 VALIDATION_TOKENS = 8192
 ASK_S = 1.0
 """Seconds between two exchanges about signals and checkpoints among several processes: each makes all of them wait."""
@@ -91,7 +89,7 @@ class Trainer:
         """Train to the end, or until patience runs out; the best weights are in the model then."""
         self._resume()
         self.model.train()
-        while self.update < self.total and not self.stopped_early:
+        while self.update < self.total and not (self.stopped_early or self.stage.enough):
             self._step()
             if self.patience and (self.patience.due(self.update) or self.update == self.total):
                 self._validate()
@@ -144,7 +142,7 @@ class Trainer:
         if stop:
             self._save()
             raise Stopped
-        if now - self._reported >= REPORT_S:
+        if now - self._reported >= self.stage.report_s:
             self._report()
         if save:
             self._save()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers.utils.logging
-from transformers import AutoModelForCausalLM
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 
 from kdwatch import progress
 from kdwatch.stages.data.tokenizer import FILES, TextTokenizer, model_directory
@@ -16,6 +18,9 @@ from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import ModelSettings
 
 transformers.utils.logging.disable_progress_bar()
+
+_kept: dict[tuple[str, str, str], Any] | None = None
+"""Teachers that are loaded, by (directory, device, number format), while `kept_loaded` holds; else None."""
 
 
 def load_model(
@@ -34,6 +39,10 @@ def load_model(
     Raises StageProblem where it is missing, torn, or needs code that the recipe does not allow.
     """
     folder = model_directory(name, settings.revision, weights=True)
+    same = (str(folder), str(device), str(dtype))
+    if _kept is not None and same in _kept and not train:
+        _report(_kept[same], "teacher", kept=True)
+        return _kept[same]
     if not (folder / "config.json").is_file():
         raise StageProblem(f"model: {folder} has no config.json: check the path in the recipe")
     if not any(folder.glob("*.safetensors")):
@@ -54,11 +63,35 @@ def load_model(
         ) from None
     model = model.to(device)
     if role is not None:
-        progress.emit("model", role=role, params=sum(p.numel() for p in model.parameters()))
+        _report(model, role)
     if not train:
         model.requires_grad_(False)
         model.eval()
+        if _kept is not None and role == "teacher":
+            _kept[same] = model
     return model
+
+
+def _report(model: Any, role: str, **more: bool) -> None:
+    progress.emit("model", role=role, params=sum(p.numel() for p in model.parameters()), **more)
+
+
+@contextmanager
+def kept_loaded() -> Iterator[None]:
+    """Inside, a teacher is loaded once for all that ask for it in the same way; it is let go at the end."""
+    global _kept
+    _kept = {}
+    try:
+        yield
+    finally:
+        _kept = None
+
+
+def import_class(name: str, revision: str | None) -> None:
+    """Import the code of a model's architecture, which transformers does when it loads the first one."""
+    folder = model_directory(name, revision, weights=True)
+    with suppress(Exception):  # loading it says what is wrong
+        MODEL_FOR_CAUSAL_LM_MAPPING[type(AutoConfig.from_pretrained(folder, local_files_only=True))]
 
 
 def real_vocabulary(model: Any, tokenizer: TextTokenizer, what: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from kdwatch.stages.data.tokens import TokenSet, read_tokens
 from kdwatch.stages.entry import Stage
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.scoring.counts import Counts
-from kdwatch.stages.settings import EvaluateSettings
+from kdwatch.stages.settings import EvaluateSettings, TeacherEvaluateSettings
 
 
 def check(settings: EvaluateSettings, stage: Stage) -> None:
@@ -36,11 +36,13 @@ def scores_of(name: str, settings: EvaluateSettings, stage: Stage) -> tuple[dict
     if settings.lm_eval:
         from kdwatch.stages.scoring.harness import harness_scores
 
-        scores |= harness_scores(settings.lm_eval, folder, settings.batch_rows, _device_name(settings))
+        progress.phase("work")
+        scores |= harness_scores(settings, folder, _device_name(settings), counts)
     if settings.command:
         from kdwatch.stages.scoring.command import command_scores
 
-        scores |= command_scores(settings.command, folder)
+        progress.phase("work")
+        scores |= command_scores(settings.command, folder, counts)
     if counts.tokens:
         progress.progress(tokens=counts.tokens, input_tokens=counts.prompt)
     return scores, counts
@@ -60,7 +62,8 @@ def _own(folder: Path, settings: EvaluateSettings, stage: Stage, counts: Counts)
     progress.phase("load")
     tokenizer = TextTokenizer.load(str(folder))
     device = compute.pick_device(settings)
-    model = models.load_model(str(folder), settings, device, dtype=compute.DTYPES[settings.dtype])
+    role = "teacher" if isinstance(settings, TeacherEvaluateSettings) else "student"
+    model = models.load_model(str(folder), settings, device, dtype=compute.DTYPES[settings.dtype], role=role)
     real, _ = models.real_vocabulary(model, tokenizer, "evaluated model")
     data = read_tokens(stage.inputs["data"]) if "data" in stage.inputs else None
     progress.phase("work")

@@ -1,0 +1,136 @@
+"""Stage `probe`: parts in one process, the teacher loaded once, each part over when its speed is known."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stages_help import jsonl, task_rows
+
+from kdwatch.stages.pace import Pace
+
+
+def start(folder: Path, parts: Sequence[Mapping[str, Any]], **settings: Any) -> subprocess.Popen[str]:
+    """The stage as the recorder starts it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "config.json"
+    value = {"name": "probe", "settings": {"parts": list(parts), **settings}, "inputs": {}, "output": None}
+    config.write_text(json.dumps(value))
+    env = os.environ | {"KDWATCH_STAGE_CONFIG": str(config), "KDWATCH_EVENTS": str(folder / "events.jsonl")}
+    command = [sys.executable, "-P", "-m", "kdwatch.stages.probe"]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    """What the stage reported."""
+    path = folder / "events.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def kd_parts(folder: Path, models: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """Data, two forward passes, a student that would train for ever, two evaluations."""
+    data = jsonl(folder / "rows.jsonl", task_rows(3000))
+    teacher, student, cpu = str(models["teacher"]), str(models["student"]), {"device": "cpu", "threads": 1}
+    preprocess = {"data": str(data), "tokenizer": student, "limit": 200}
+    cache = {"teacher": teacher, "batch_tokens": 512, **cpu}
+    train = {"student": student, "objective": "kd", "max_steps": 1_000_000, **cpu}
+    tests = {"exact_match": str(data), "limit": 8, "max_new_tokens": 4, **cpu}
+    inputs = {"data": "data"}
+    return [
+        {"name": "data", "uses": "preprocess", "with": preprocess, "whole": True},
+        {"name": "cache", "uses": "teacher.cache_logits", "with": cache, "inputs": inputs, "whole": True},
+        {"name": "small", "uses": "teacher.cache_logits", "with": cache | {"batch_tokens": 128}, "inputs": inputs},
+        {"name": "student", "uses": "student.train", "with": train, "inputs": inputs | {"logits": "cache"}},
+        {"name": "scores", "uses": "teacher.evaluate", "with": tests | {"teacher": teacher}},
+        {"name": "evaluate", "uses": "evaluate", "with": tests | {"student": student}},
+    ]
+
+
+def test_all_parts_run_in_one_process_and_report_apart(tmp_path: Path, models: dict[str, Path]) -> None:
+    parts = kd_parts(tmp_path, models)
+    process = start(tmp_path / "run", parts, least_seconds=0.5, seconds=1.0)
+    text = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, text
+    seen = events(tmp_path / "run")
+    begun = [e["part"] for e in seen if e["type"] == "phase" and e["name"] == "begin"]
+    assert begun == ["data", "shared", *(part["name"] for part in parts[1:])]
+    assert [e["part"] for e in seen if e["type"] == "phase" and e["name"] == "end"] == begun
+    loads = {e["part"]: e.get("kept", False) for e in seen if e["type"] == "model"}
+    assert loads == {"cache": False, "small": True, "student": False, "scores": True, "evaluate": False}
+    tokens = {e["part"]: e["tokens"] for e in seen if e["type"] == "progress" and "tokens" in e}
+    assert set(tokens) == {part["name"] for part in parts} and all(tokens.values())
+    assert not [e for e in seen if e["type"] == "quality"], "a probe's scores are none of the run's"
+    assert [e["step"] for e in seen if e["type"] == "progress" and "part" not in e] == [1, 2, 3, 4, 5, 6]
+    work = {e["name"]: e["t"] for e in seen if e["type"] == "phase" and e["part"] == "student"}
+    assert work["save"] - work["work"] > 0.4, "it would have trained for ever, and was over in time"
+    assert not (tmp_path / "run" / "scratch").exists()
+
+
+def test_term_ends_the_probe_and_leaves_nothing(tmp_path: Path, models: dict[str, Path]) -> None:
+    parts = [part for part in kd_parts(tmp_path, models) if part["name"] in ("data", "cache", "student")]
+    process = start(tmp_path / "run", parts, least_seconds=300.0, seconds=300.0)
+    deadline = time.monotonic() + 60
+    while not any(e["type"] == "progress" and e.get("part") == "student" for e in events(tmp_path / "run")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 143
+    assert not (tmp_path / "run" / "scratch").exists()
+
+
+def test_a_part_that_fails_is_named(tmp_path: Path, models: dict[str, Path]) -> None:
+    parts = kd_parts(tmp_path, models)[:1]
+    parts[0]["with"]["data"] = str(tmp_path / "nowhere.jsonl")
+    process = start(tmp_path / "run", parts)
+    text = process.communicate(timeout=60)[0]
+    assert process.returncode == 2 and text.startswith("kdwatch stage: data: ") and len(text.splitlines()) == 1
+
+
+@pytest.mark.slow  # torchrun imports torch three times
+def test_several_processes_are_a_part_of_their_own(tmp_path: Path, models: dict[str, Path]) -> None:
+    parts = [part for part in kd_parts(tmp_path, models) if part["name"] in ("data", "cache", "student")]
+    parts[-1]["with"] |= {"processes": 2}
+    process = start(tmp_path / "run", parts, least_seconds=0.5, seconds=1.5)
+    text = process.communicate(timeout=200)[0]
+    assert process.returncode == 0, text
+    mine = [e for e in events(tmp_path / "run") if e.get("part") == "student"]
+    assert "process" in [e.get("name") for e in mine] and any(e["type"] == "progress" for e in mine)
+
+
+def steady(pace: Pace, reports: int, step_s: float = 0.25, wobble: float = 0.0) -> None:
+    for n in range(1, reports + 1):
+        tokens = 100 * n + (int(100 * wobble) if n % 2 else 0)
+        pace.report({"type": "progress", "t": 10.0 + step_s * n, "tokens": tokens, "step": n})
+
+
+def test_a_steady_speed_is_enough_after_the_least_time() -> None:
+    pace = Pace(least_s=2.0, most_s=30.0)
+    pace.report({"type": "phase", "name": "load", "t": 5.0})
+    assert not pace.over(1000.0), "the work has not begun"
+    pace.report({"type": "phase", "name": "work", "t": 10.0})
+    steady(pace, 6)
+    assert not pace.over(11.9) and pace.over(12.0)
+
+
+def test_an_unsteady_speed_is_watched_until_the_time_is_over() -> None:
+    pace = Pace(least_s=2.0, most_s=30.0)
+    pace.report({"type": "phase", "name": "work", "t": 10.0})
+    steady(pace, 20, wobble=0.5)
+    assert not pace.over(15.0) and pace.over(40.0)
+
+
+def test_data_that_others_need_is_read_first() -> None:
+    pace = Pace(least_s=1.0, most_s=3.0, least_steps=50)
+    pace.report({"type": "phase", "name": "work", "t": 10.0})
+    steady(pace, 49)
+    assert not pace.over(100.0)
+    steady(pace, 50)
+    assert pace.over(100.0)
