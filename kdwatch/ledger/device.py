@@ -143,13 +143,13 @@ class DeviceTrack:
             return level_of_counter(self.counter, self._signal(), t)
         signal = self._signal()
         reach = signal.reach(t)
-        joules, variance = reach.joules, reach.variance
-        if self.correction is not None and self.correction.entries:
-            joules += self.correction.at(t)
-            variance = self.correction.variance_at(t)
+        joules, running = reach.joules, reach.variance
         timing = EDGE_TIME_S * (signal.watts_at(t) or 0.0)
         edge = timing * timing / 12.0
-        return Level(t, joules, joules, reach.uncovered_s, variance, joules, edge_variance=edge)
+        if self.correction is not None and self.correction.entries:
+            joules += self.correction.at(t)
+            running, edge = 0.0, edge + self.correction.variance_at(t)
+        return Level(t, joules, joules, reach.uncovered_s, running, joules, edge_variance=edge)
 
     # -- owners
 
@@ -217,9 +217,9 @@ class DeviceTrack:
                 account.flag(code)
 
     def _variance(self, before: Level, after: Level) -> float:
-        if self.counter.raw is None and self.correction is None:
+        if self.counter.raw is None:
             return max(0.0, after.variance - before.variance) + before.edge_variance + after.edge_variance
-        return before.variance + after.variance + before.edge_variance + after.edge_variance
+        return before.variance + after.variance
 
     # -- answers
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from ledger_inputs import end, every, fill, gpu, manifest, part, start
 
+from kdwatch.ledger.core import Ledger
 from kdwatch.ledger.correction import AGE_S, Correction
 from kdwatch.ledger.power import PowerTrack
 
@@ -57,3 +59,20 @@ def test_gaps_correct_nothing() -> None:
         power.add(t, 100.0)
         correction.add(t, 500.0)
     assert correction.at(20.0) == 0.0
+
+
+def test_the_bound_of_an_averaged_field_alone_is_that_of_its_window() -> None:
+    """100 W and 300 W in turn, 2 s each: a window's bound holds its own samples, so the same window late in a run has
+    the bound that it has early. The field speaks of 0.55 s before: 300 W at the edges, four steps of 200 W between."""
+    ledger = fill(
+        Ledger(manifest([gpu(source="integrated")], ["early", "late"])),
+        [start(10.0, "early"), end(18.0, "early"), start(810.0, "late"), end(818.0, "late")],
+        "g0", every(0.1, 0.0, 820.0),
+        average=lambda t: 100.0 + 200.0 * (t % 4.0 >= 2.0),
+    )  # fmt: skip
+    early, late = (part(ledger.totals(), name, "g0") for name in ("early", "late"))
+    assert early.bound is not None and late.bound is not None
+    assert early.bound.edge_j == pytest.approx(
+        2 * ((4 * (200.0 * 0.1) ** 2 + 2 * (300.0 * 0.03) ** 2) / 12) ** 0.5, rel=0.01
+    )
+    assert late.bound.edge_j == pytest.approx(early.bound.edge_j, rel=1e-6)
