@@ -82,10 +82,6 @@ class DeviceTrack:
         """Take one reading. Readings that are not newer than the last are ignored."""
         if t <= self.last_t:
             return
-        if self.first_t is None:
-            self.first_t = t
-            self._prune_at = t + KEPT_S
-            self.boundary(Boundary(t, None, (), True))
         self.last_t = t
         if power_w is not None and self._believable(power_w, t):
             self.power.add(t, power_w)
@@ -95,6 +91,12 @@ class DeviceTrack:
                 self.correction.add(t, average_w)
         if counter_j is not None:
             self.counter.add(t, counter_j)
+        if self.first_t is None:
+            if not self.known:
+                return
+            self.first_t = t
+            self._prune_at = t + KEPT_S
+            self.boundary(Boundary(t, None, (), True))
         signal = self._signal()
         if self.counter.raw is not None and signal.read_t == t:
             self.dark.reading(t, self.counter.ticks[-1].joules, signal.entries[-1].uncovered_s)

@@ -126,7 +126,7 @@ def _without_power(counter: CounterTrack, before: Tick | None, after: Tick | Non
         tick = before or after
         assert tick is not None
         watts = _last_watts(counter, tick)
-        held = max(-STALE_S, min(t - tick.t, STALE_S))
+        held = max(-STALE_S, min(t - tick.t, STALE_S)) if watts else 0.0
         uncovered = t - tick.t - held
         edge = watts * held
         return Level(t, tick.joules + edge, tick.bridged_j, tick.uncovered_s + uncovered, edge * edge / 12.0, None)

@@ -8,18 +8,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from kdwatch.meters import visible
 from kdwatch.meters.base import Device, Reading, SensorEvent
-from kdwatch.meters.lanes import Crew
+from kdwatch.meters.board_meter import BoardMeter
+from kdwatch.meters.lanes import within
 
 MICRO = 1e-6
 KFD = Path("/dev/kfd")
 """Exists where the AMD compute driver is loaded."""
 RETRY_S = 1.0
+DEADLINE_S = 0.08
+"""A call longer than this leaves the other GPUs to another thread."""
+LIMIT_S = 5.0
+"""A GPU that has not said by then what it gives is left out."""
 
 
 def number(value: Any) -> float | None:
@@ -79,17 +85,14 @@ def power_w(smi: Any, handle: Any) -> float | None:
     return next((w for w in (number(found.get(n)) for n in names) if w is not None), None)
 
 
-class AmdMeter:
+class AmdMeter(BoardMeter[AmdSensor, Reading]):
     """All selected AMD GPUs."""
 
     name = "amd"
     period_s = 0.1
 
     def __init__(self, sensors: Sequence[AmdSensor]) -> None:
-        self.devices: Sequence[Device] = [s.device for s in sensors]
-        self._sensors = list(sensors)
-        self._crew: Crew[AmdSensor, Reading] = Crew(sensors)
-        self._closed = False
+        super().__init__(sensors, DEADLINE_S)
 
     def poll(self) -> Sequence[Reading]:
         """Read every GPU once; one that hangs costs no other a reading."""
@@ -103,20 +106,7 @@ class AmdMeter:
         """Nothing slower is read yet."""
         return {}
 
-    def drain_events(self) -> Sequence[SensorEvent]:
-        """Events since the last call."""
-        events = []
-        for sensor in self._sensors:
-            while sensor.events:
-                events.append(sensor.events.popleft())
-        return sorted(events, key=lambda e: e.t)
-
-    def close(self) -> None:
-        """End the threads and shut the library down."""
-        if self._closed:
-            return
-        self._closed = True
-        self._crew.close()
+    def _shut_down(self) -> None:
         if self._sensors:
             smi = self._sensors[0].smi
             with contextlib.suppress(smi.AmdSmiException):
@@ -143,19 +133,34 @@ def load() -> Any:
             raise ImportError(str(problem)) from None
 
 
-def find(environment: Mapping[str, str], smi: Any, clock: Callable[[], float] = time.monotonic) -> Found:
-    """Open the GPUs that HIP_VISIBLE_DEVICES, else ROCR_VISIBLE_DEVICES, selects (unset: all)."""
-    try:
-        smi.amdsmi_init()
-        handles = list(smi.amdsmi_get_processor_handles())
-    except smi.AmdSmiException as problem:
-        return Found([], [], f"amdsmi: {problem}")
-    boards = [visible.Board(i, _uuid(smi, h, i), f"{i:04d}") for i, h in enumerate(handles)]
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one GPU said of itself."""
+
+    uuid: str
+    name: str
+    serial: Any
+    """Of its card; two dies of one card have the same."""
+    joules: float | None
+    watts: float | None
+    limit_w: float | None
+
+
+def find(
+    environment: Mapping[str, str], smi: Any, clock: Callable[[], float] = time.monotonic, limit_s: float = LIMIT_S
+) -> Found:
+    """Open the GPUs that HIP_VISIBLE_DEVICES, else ROCR_VISIBLE_DEVICES, selects (unset: all). A library that hangs
+    costs `limit_s`, and so do GPUs that do, all together."""
+    handles = within([("handles", lambda: _handles(smi))], limit_s).get("handles", f"no answer within {limit_s:g} s")
+    if isinstance(handles, str):
+        return Found([], [], f"amdsmi: {handles}")
+    said: dict[int, Said] = within([(i, partial(_ask, smi, h, i)) for i, h in enumerate(handles)], limit_s)
+    boards = [visible.Board(i, said[i].uuid if i in said else f"unknown-{i}", f"{i:04d}") for i in range(len(handles))]
     value = environment.get("HIP_VISIBLE_DEVICES", environment.get("ROCR_VISIBLE_DEVICES"))
     chosen = sorted(b.index for b in visible.select(value, boards, "PCI_BUS_ID").boards)
     sensors, notes = [], []
     for i in chosen:
-        described = describe(smi, handles, i)
+        described = describe(said, i) if i in said else f"GPU {i} gives no answer within {limit_s:g} s: left out"
         if isinstance(described, Device):
             sensors.append(AmdSensor(smi, handles[i], described, clock))
         else:
@@ -163,28 +168,46 @@ def find(environment: Mapping[str, str], smi: Any, clock: Callable[[], float] = 
     return Found(sensors, notes, None if sensors else "; ".join(notes) or "amdsmi finds no GPU")
 
 
-def describe(smi: Any, handles: Sequence[Any], i: int) -> Device | str:
+def _handles(smi: Any) -> list[Any] | str:
+    """Handles of all GPUs, or why there are none."""
+    try:
+        smi.amdsmi_init()
+        return list(smi.amdsmi_get_processor_handles())
+    except smi.AmdSmiException as problem:
+        return str(problem)
+
+
+def _ask(smi: Any, handle: Any, i: int) -> Said:
+    asic = _asic(smi, handle)
+    return Said(
+        uuid=_uuid(smi, handle, i),
+        name=str(asic.get("market_name") or "AMD GPU"),
+        serial=asic.get("asic_serial"),
+        joules=energy_j(smi, handle),
+        watts=power_w(smi, handle),
+        limit_w=_limit_w(smi, handle),
+    )
+
+
+def describe(said: Mapping[int, Said], i: int) -> Device | str:
     """A GPU as a device, or a line that says why it is none: a second die whose card reports on the first, or a GPU
     that gives nothing."""
-    asic = _asic(smi, handles[i])
-    name = str(asic.get("market_name") or "AMD GPU")
-    joules, watts = energy_j(smi, handles[i]), power_w(smi, handles[i])
-    serial = asic.get("asic_serial")
-    same = [k for k, h in enumerate(handles) if k != i and serial and _asic(smi, h).get("asic_serial") == serial]
-    dead = [k for k in same if power_w(smi, handles[k]) is None]
-    if watts is None and any(k not in dead for k in same):
-        return f"GPU {i} ({name}) is a second die: its card's power is read on the first"
-    if joules is None and watts is None:
-        return f"GPU {i} ({name}) gives neither energy nor power"
+    own = said[i]
+    same = [k for k, other in said.items() if k != i and own.serial and other.serial == own.serial]
+    dead = [k for k in same if said[k].watts is None]
+    if own.watts is None and len(dead) < len(same):
+        return f"GPU {i} ({own.name}) is a second die: its card's power is read on the first"
+    if own.joules is None and own.watts is None:
+        return f"GPU {i} ({own.name}) gives neither energy nor power"
     return Device(
         key=f"a{i}",
-        id=_uuid(smi, handles[i], i),
-        name=name,
+        id=own.uuid,
+        name=own.name,
         kind="gpu",
         scope="card" if dead else "gpu",
-        source="counter" if joules is not None else "integrated",
+        source="counter" if own.joules is not None else "integrated",
         index=i,
-        limit_w=_limit_w(smi, handles[i]),
+        limit_w=own.limit_w,
         details={"interface": "amdsmi"},
     )
 

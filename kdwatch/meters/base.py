@@ -73,6 +73,7 @@ class Meter(Protocol):
     period_s: float
     """Time between polls that suits this sensor."""
     devices: Sequence[Device]
+    """Another list once more is known of a device; keys and their order stay."""
 
     def poll(self) -> Sequence[Reading]:
         """Read every device once."""

@@ -14,6 +14,7 @@ from kdwatch.meters.base import Meter
 from kdwatch.meters.estimate import EstimateMeter
 from kdwatch.meters.models import NoModel, power_model
 from kdwatch.meters.nvml import NvmlMeter
+from kdwatch.meters.nvml_late import ANSWERED
 from kdwatch.meters.rapl import RaplMeter
 from kdwatch.meters.rapl_open import open_rapl
 
@@ -88,8 +89,9 @@ def add_gpus(
         return False
     meter = NvmlMeter(boards.sensors, clock, sleep)
     found.meters.append(meter)
-    counters = sum(d.source == "counter" for d in meter.devices)
-    text = f"{len(meter.devices)} of {boards.boards} GPUs, {counters} with an energy counter"
+    answered = [d for d in meter.devices if d.details.get(ANSWERED, True)]
+    counters = sum(d.source == "counter" for d in answered)
+    text = f"{len(answered)} of {boards.boards} GPUs, {counters} with an energy counter"
     found.sensors.append(SensorStatus("nvml", "warn" if boards.notes else "ok", "; ".join([text, *boards.notes])))
     return any(d.scope == "module" for d in meter.devices)
 

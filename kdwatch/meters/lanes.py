@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 log = logging.getLogger("kdwatch.meters")
 
@@ -124,7 +124,7 @@ def _closed_gate() -> threading.Lock:
 class Crew(Generic[Item, Result]):
     """All lanes of a meter. `run` is for one thread at a time."""
 
-    def __init__(self, items: Sequence[Item], deadline_s: float = 0.08) -> None:
+    def __init__(self, items: Sequence[Item], deadline_s: float) -> None:
         self._lanes: list[Lane[Item, Result]] = [Lane(items)] if items else []
         self.deadline_s = deadline_s
 
@@ -190,3 +190,19 @@ class Crew(Generic[Item, Result]):
         for lane in self._lanes:
             lane.close()
         self._lanes = []
+
+
+def within(calls: Sequence[tuple[Any, Callable[[], Any]]], limit_s: float) -> dict[Any, Any]:
+    """Results by name of those calls that end in time, made side by side."""
+    results: dict[Any, Any] = {}
+
+    def work(name: Any, call: Callable[[], Any]) -> None:
+        results[name] = call()
+
+    threads = [threading.Thread(target=work, args=c, daemon=True) for c in calls]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + limit_s
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return dict(results)

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from operator import methodcaller
 
 import pynvml
 
-from kdwatch.meters.base import Device, Reading, SensorEvent
+from kdwatch.meters.base import Reading
+from kdwatch.meters.board_meter import BoardMeter
 from kdwatch.meters.burst import TickWatch, thin
-from kdwatch.meters.lanes import Crew
 from kdwatch.meters.nvml_facts import Facts, facts
 from kdwatch.meters.nvml_sensor import GpuSensor
 from kdwatch.meters.processes import exists, tree
 
 EDGE_S = 0.15
 """Longest burst around an edge: a counter that updates every 100 ms ticks within it."""
+READ: Callable[[GpuSensor], Reading] = methodcaller("read")
 EDGE_STEP_S = 0.001
 """Pause between two rounds of a burst."""
 
 
-class NvmlMeter:
+class NvmlMeter(BoardMeter[GpuSensor, Reading | tuple[GpuSensor, Facts]]):
     """All selected boards. One device's failure or slowness costs no other device a sample."""
 
     name = "nvml"
@@ -37,17 +40,14 @@ class NvmlMeter:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.devices: Sequence[Device] = [s.device for s in sensors]
+        super().__init__(sensors, self.deadline_s)
         self.own_pids: Iterable[int] = (os.getpid(),)
         """Roots of the process trees that belong to the run: whoever else computes on a GPU is foreign."""
-        self._sensors = list(sensors)
         self._clock = clock
         self._sleep = sleep
-        self._crew: Crew[GpuSensor, Reading | tuple[GpuSensor, Facts]] = Crew(sensors, self.deadline_s)
         self._facts: dict[str, Facts] = {}
         self._foreign: dict[str, set[int]] = defaultdict(set)
         self._lock = threading.Lock()
-        self._closed = False
 
     def poll(self) -> Sequence[Reading]:
         """Read every board once. A board whose call is not back in time is missing here and comes with a later
@@ -57,7 +57,7 @@ class NvmlMeter:
 
     def _read(self) -> list[Reading]:
         readings = []
-        for result in self._crew.run(GpuSensor.read):
+        for result in self._crew.run(READ):
             if isinstance(result, Reading):
                 readings.append(result)
             else:
@@ -83,11 +83,14 @@ class NvmlMeter:
 
     def info(self) -> dict[str, dict[str, float | str | None]]:
         """Memory, utilisation, clocks, temperature, limits, throttling of each board as last known; looks for
-        foreign processes too."""
+        foreign processes too, and renews `devices` where a late board has said what it is."""
         with self._lock:
             for result in self._crew.run(lambda sensor: (sensor, facts(sensor))):
                 if not isinstance(result, Reading):
                     self._keep(*result)
+            devices = [s.device for s in self._sensors]
+            if any(new is not old for new, old in zip(devices, self.devices, strict=True)):
+                self.devices = devices
             return {key: found.values for key, found in self._facts.items()}
 
     def _keep(self, sensor: GpuSensor, found: Facts) -> None:
@@ -111,21 +114,6 @@ class NvmlMeter:
         self.info()
         return set().union(*self._foreign.values())
 
-    def drain_events(self) -> Sequence[SensorEvent]:
-        """Events since the last call, in order of time."""
-        events = []
-        for sensor in self._sensors:
-            while sensor.events:
-                events.append(sensor.events.popleft())
-        return sorted(events, key=lambda e: e.t)
-
-    def close(self) -> None:
-        """End the threads and shut NVML down."""
-        if self._closed:
-            return
-        self._closed = True
-        self._crew.close()
-        try:
+    def _shut_down(self) -> None:
+        with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
-        except pynvml.NVMLError:
-            pass

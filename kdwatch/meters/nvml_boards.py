@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import pynvml
 
 from kdwatch.meters import visible
-from kdwatch.meters.base import Device
-from kdwatch.meters.nvml_probe import Sources, ask, describe, mig_enabled
+from kdwatch.meters.lanes import within
+from kdwatch.meters.nvml_late import LateSensor
+from kdwatch.meters.nvml_probe import ask
 from kdwatch.meters.nvml_sensor import GpuSensor
+from kdwatch.meters.nvml_survey import Answer, Survey, numbered
 
 LIMIT_S = 15.0
-"""A board that has not answered all questions by then is left out. Without persistence mode the driver's start takes
-about a second a board."""
+"""How long the driver may take to start. Without persistence mode that takes about a second a board."""
+BOARDS_S = 5.0
+"""How long the first board may take to answer all questions, or the one that CUDA_VISIBLE_DEVICES names."""
+PATIENCE_S = 2.0
+"""How long the others wait for a board after the first one's answer. Whoever is later joins when it answers."""
+NAMES = ("GPU-", "MIG-")
 
 
 @dataclass(frozen=True)
@@ -35,27 +37,27 @@ class Found:
     """What to do about it."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What one board said of itself."""
-
-    handle: Any
-    board: visible.Board
-    described: tuple[Device, Sources] | str
-
-
-def find(value: str | None, order: str | None, clock: Callable[[], float], limit_s: float = LIMIT_S) -> Found:
+def find(
+    value: str | None,
+    order: str | None,
+    clock: Callable[[], float],
+    limit_s: float = LIMIT_S,
+    patience_s: float = PATIENCE_S,
+) -> Found:
     """Initialise NVML and open the boards that a value of `CUDA_VISIBLE_DEVICES` selects (None: all). NVML stays
-    initialised if any sensor is returned. A driver that hangs costs `limit_s` each for its start and its boards."""
-    started = _within([("NVML", _start)], limit_s)
+    initialised if any sensor is returned. A driver that hangs costs `limit_s`; a board that does, `patience_s` if
+    another one answers, else `BOARDS_S`: it is among the sensors, and reads nothing until it has answered."""
+    started = within([("NVML", _start)], limit_s)
     if not started:
         text = f"NVML gives no answer within {limit_s:g} s"
         return Found([], [], 0, text, "see whether nvidia-smi hangs too; if so reset the GPU or reboot")
     count = started["NVML"]
     if isinstance(count, pynvml.NVMLError):
         return Found([], [], 0, *_explain(count))
-    answers = _within([(i, partial(_survey, i)) for i in range(count)], limit_s)
-    found = _select(answers, count, value, order, clock, limit_s)
+    survey = Survey(count)
+    limit_s = min(limit_s, BOARDS_S)
+    answers = survey.wait(limit_s, min(patience_s, limit_s), lambda found: _settled(found, count, value, order))
+    found = _select(survey, answers, value, order, clock)
     if not found.sensors:
         pynvml.nvmlShutdown()
     return found
@@ -70,93 +72,40 @@ def _start() -> int | pynvml.NVMLError:
     return ask(pynvml.nvmlDeviceGetCount) or 0
 
 
-def _within(calls: list[tuple[Any, Callable[[], Any]]], limit_s: float) -> dict[Any, Any]:
-    """Results by name of those calls that end in time, made side by side."""
-    results: dict[Any, Any] = {}
-
-    def work(name: Any, call: Callable[[], Any]) -> None:
-        results[name] = call()
-
-    threads = [threading.Thread(target=work, args=c, daemon=True) for c in calls]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + limit_s
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    return dict(results)
+def _known(answers: Mapping[int, Answer | str]) -> dict[int, Answer]:
+    return {i: a for i, a in sorted(answers.items()) if isinstance(a, Answer)}
 
 
-def _survey(index: int) -> Answer | str:
-    """Everything about one board, or a line that says why it cannot be opened."""
-    try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    except pynvml.NVMLError as problem:
-        return f"GPU {index} cannot be opened: NVML: {problem}"
-    return Answer(handle, board(index, handle), describe(handle, index))
+def _settled(answers: Mapping[int, Answer | str], count: int, value: str | None, order: str | None) -> bool:
+    """Whether silent boards cannot be meant by a name that none of the others has."""
+    chosen = visible.select(value, numbered(_known(answers), count), order)
+    return chosen.unknown is None or not chosen.unknown.startswith(NAMES)
 
 
 def _select(
-    answers: dict[int, Answer | str],
-    count: int,
+    survey: Survey,
+    answers: Mapping[int, Answer | str],
     value: str | None,
     order: str | None,
     clock: Callable[[], float],
-    limit_s: float,
 ) -> Found:
     notes: list[str] = []
-    known = {i: a for i, a in sorted(answers.items()) if isinstance(a, Answer)}
-    chosen = visible.select(value, numbered(known, count), order)
-    sensors = []
+    chosen = visible.select(value, numbered(_known(answers), survey.count), order)
+    sensors: list[GpuSensor] = []
     for index in sorted(b.index for b in chosen.boards):
-        answer = answers.get(index, f"GPU {index} gives no answer within {limit_s:g} s: left out")
-        described = answer if isinstance(answer, str) else answer.described
-        if isinstance(answer, str) or isinstance(described, str):
-            notes.append(str(described))
+        answer = answers.get(index)
+        if answer is None:
+            late = LateSensor(index, survey.answer, clock)
+            sensors.append(late)
+            notes.append(late.text)
+        elif isinstance(answer, str) or isinstance(answer.described, str):
+            notes.append(answer if isinstance(answer, str) else str(answer.described))
         else:
-            sensors.append(GpuSensor(described[0], answer.handle, described[1], clock))
+            device, sources = answer.described
+            sensors.append(GpuSensor(device, answer.handle, sources, clock))
     notes += chosen.notes
     nothing = None if sensors else "; ".join(notes) or "NVML finds no GPU"
-    return Found(sensors, notes, count, nothing)
-
-
-def numbered(known: dict[int, Answer], count: int) -> list[visible.Board]:
-    """All boards, silent ones included: they keep their place, so that a number means the same board. A silent one is
-    taken to be like its neighbours."""
-    speed = max((a.board.speed for a in known.values()), default=0.0)
-    boards: list[visible.Board] = []
-    for index in range(count):
-        before = boards[-1].bus_id if boards else ""
-        silent = visible.Board(index, f"unknown-{index}", before + "~", speed)
-        boards.append(known[index].board if index in known else silent)
-    return boards
-
-
-def board(index: int, handle: Any) -> visible.Board:
-    """A board as `CUDA_VISIBLE_DEVICES` needs it."""
-    bus = getattr(ask(pynvml.nvmlDeviceGetPciInfo, handle), "busId", "") or ""
-    cores = ask(pynvml.nvmlDeviceGetNumGpuCores, handle)
-    clock = ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM)
-    return visible.Board(
-        index=index,
-        uuid=str(ask(pynvml.nvmlDeviceGetUUID, handle) or f"unknown-{index}"),
-        bus_id=bus if isinstance(bus, str) else bus.decode(errors="replace"),
-        speed=float(cores) * float(clock) if cores and clock else 0.0,
-        slices=tuple(_slices(handle)) if mig_enabled(handle) else (),
-    )
-
-
-def _slices(handle: Any) -> list[visible.MigSlice]:
-    found = []
-    for i in range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        mig = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, i)
-        uuid = ask(pynvml.nvmlDeviceGetUUID, mig) if mig is not None else None
-        if uuid is None:
-            continue
-        gpu_instance = ask(pynvml.nvmlDeviceGetGpuInstanceId, mig)
-        compute_instance = ask(pynvml.nvmlDeviceGetComputeInstanceId, mig)
-        if gpu_instance is not None and compute_instance is not None:
-            found.append(visible.MigSlice(str(uuid), int(gpu_instance), int(compute_instance)))
-    return found
+    return Found(sensors, notes, survey.count, nothing)
 
 
 def _explain(problem: pynvml.NVMLError) -> tuple[str, str | None]:

@@ -36,18 +36,22 @@ class GpuSensor:
     """Reads one board and remembers how it fares. Used by one thread at a time."""
 
     def __init__(self, device: Device, handle: Any, sources: Sources, clock: Callable[[], float]) -> None:
-        self.device = device
-        self.handle = handle
-        self.sources = sources
         self.clock = clock
         self.events: deque[SensorEvent] = deque()
-        self.limit_w = device.limit_w
         self.lost = False
-        self._reader = FieldReader(sources.fields)
-        self._all_fields = len(sources.fields) == 3
         self._last_mj = -1.0
         self._retry_at = 0.0
         self._said: set[str] = set()
+        self.become(device, handle, sources)
+
+    def become(self, device: Device, handle: Any, sources: Sources) -> None:
+        """Read this board from now on."""
+        self.device = device
+        self.handle = handle
+        self.sources = sources
+        self.limit_w = device.limit_w
+        self._reader = FieldReader(sources.fields)
+        self._all_fields = len(sources.fields) == 3
 
     @property
     def limit_w(self) -> float | None:

@@ -42,6 +42,8 @@ class Selection:
 
     boards: tuple[Board, ...]
     notes: tuple[str, ...] = ()
+    unknown: str | None = None
+    """The entry at which the list ended because no board has that number or name."""
 
 
 def cuda_order(boards: Sequence[Board], order: str | None) -> list[Board]:
@@ -75,7 +77,7 @@ def select(value: str | None, boards: Sequence[Board], order: str | None = None)
             "CUDA_VISIBLE_DEVICES counts unlike GPUs fastest first, which is guessed here from cores and clock; "
             "set CUDA_DEVICE_ORDER=PCI_BUS_ID or give UUIDs",
         )
-    return Selection(tuple(chosen), notes)
+    return Selection(tuple(chosen), notes, bad)
 
 
 def _walk(tokens: Sequence[str], numbered: Sequence[Board]) -> tuple[list[Board], str | None]:
@@ -108,7 +110,7 @@ def _mig(tokens: Sequence[str], boards: Sequence[Board]) -> Selection:
     """CUDA offers one MIG device at most: the first entry decides. The whole board is what can be measured."""
     board = _board_of_slice(tokens[0], boards)
     if board is None:
-        return Selection((), _notes(tokens[0], len(boards)))
+        return Selection((), _notes(tokens[0], len(boards)), tokens[0])
     notes = ["a MIG slice has no power reading of its own: the whole board is measured"]
     if len(tokens) > 1:
         notes.append("CUDA offers one MIG device at most: entries after the first are ignored")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from kdwatch.ledger.core import Ledger, Totals
@@ -89,6 +90,15 @@ class Recording:
         with self._lock:
             self._places[stream] = {column: i for i, column in enumerate(columns)}
             self.writer.open_stream(stream, [key + SUFFIX[name] for key, name in columns])
+
+    def renew_devices(self, devices: Sequence[Device]) -> None:
+        """Put into the manifest what is now known of devices. The live ledger goes on with what it knew."""
+        known = {d.key: asdict(d) for d in devices}
+        with self._lock:
+            entries = [{**entry, **known.get(entry["key"], {})} for entry in self.writer.manifest["devices"]]
+            names = [entry["name"] for entry in entries if entry["kind"] == "gpu"]
+            hardware = {**self.writer.manifest["hardware"], "gpus": names}
+            self.writer.update_manifest(devices=entries, hardware=hardware)
 
     def open_table(self, stream: str, columns: Sequence[str]) -> None:
         """Begin a stream of slow facts, which the ledger does not see."""

@@ -39,6 +39,7 @@ class Sampler(threading.Thread):
         self._ending = False
         self._info_due = 0.0
         self._info_columns: list[tuple[str, str]] | None = None
+        self._devices = meter.devices
 
     # -- from other threads
 
@@ -130,6 +131,9 @@ class Sampler(threading.Thread):
             facts = self.meter.info()
             if facts:
                 self._info_row(facts)
+            if self.meter.devices is not self._devices:
+                self._devices = self.meter.devices
+                self.recording.renew_devices(self._devices)
         except Exception:
             log.exception("slow facts of %s", self.meter.name)
 

@@ -260,16 +260,17 @@ def test_a_lost_counter_is_bridged_and_flagged() -> None:
 @pytest.mark.parametrize("with_power", [True, False])
 @pytest.mark.parametrize("device", [gpu(), package("g0")], ids=["board", "package"])
 def test_a_counter_that_first_answers_late_covers_no_time_before(device: dict, with_power: bool) -> None:
-    """A device that is found 50 s after the stage began, 100 W, the stage 65 s long: 15 s are known and 2 s are held
-    before the first reading; the rest is a gap, with power beside the counter or without."""
+    """A device that is found 50 s after the stage began, 100 W, the stage 65 s long: 15 s are known, and power's first
+    value is held for 2 s before it. The rest is a gap."""
     ledger = fill(
         Ledger(manifest([device], ["s"])), [start(1.0, "s"), end(66.0, "s")], "g0", every(TENTH, 51.0, 70.0),
         lambda t: 100.0 * (t - 51.0), (lambda t: 100.0) if with_power else None,
     )  # fmt: skip
     late = part(ledger.totals(), "s", "g0")
-    assert late.coverage == pytest.approx(17.0 / 65.0, abs=0.002) and "gap" in late.flags
-    assert late.energy_j == pytest.approx(1700.0 if with_power else 1500.0, abs=6.0)
-    assert late.mean_w == pytest.approx(100.0, rel=0.13)
+    known_s = 17.0 if with_power else 15.0
+    assert late.coverage == pytest.approx(known_s / 65.0, abs=0.002) and "gap" in late.flags
+    assert late.energy_j == pytest.approx(100.0 * known_s, abs=6.0)
+    assert late.mean_w == pytest.approx(100.0, rel=0.005)
     assert late.bound_j > 100.0 * 48.0
 
 
@@ -364,3 +365,18 @@ def test_counter_and_power_are_compared_over_covered_time(
     assert ("counter_mismatch" in part(totals, "s", "g0").flags) is (expected and not unknown)
     again = Ledger.from_state(ledger.manifest, json.loads(json.dumps(ledger.state())))
     assert again.totals() == totals
+
+
+@pytest.mark.parametrize("empty", [None, 0.0])
+def test_readings_without_a_value_cover_no_time(empty: float | None) -> None:
+    """A board that is polled and says nothing for 7 s of 14 s, live as in the record, which keeps no empty readings."""
+    found = []
+    for polled_from in (0.0, 7.0):
+        ledger = fill(
+            Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(14.0, "s")], "g0", every(TENTH, polled_from, 16.0),
+            lambda t: 200.0 * t if t >= 7.0 else None, lambda t: 200.0 if t >= 7.0 else empty,
+        )  # fmt: skip
+        found.append(part(ledger.totals(), "s", "g0"))
+    assert found[0] == found[1]
+    assert found[0].coverage == pytest.approx(9.0 / 14.0, abs=0.002) and "gap" in found[0].flags
+    assert found[0].energy_j == pytest.approx(1800.0, rel=0.005)

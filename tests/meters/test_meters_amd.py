@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,20 @@ def test_a_gpu_without_a_counter_is_integrated_and_one_that_gives_nothing_is_nam
     found = amd.find({}, Smi({"watts": 200}, {}))
     assert [(s.device.key, s.device.source) for s in found.sensors] == [("a0", "integrated")]
     assert "gives neither" in found.notes[0]
+
+
+def test_a_gpu_that_hangs_from_the_start_costs_no_other_its_place() -> None:
+    class Hanging(Smi):
+        def amdsmi_get_power_info(self, handle: int) -> dict[str, Any]:
+            if handle == 0:
+                time.sleep(0.6)
+            return super().amdsmi_get_power_info(handle)
+
+    began = time.monotonic()
+    found = amd.find({}, Hanging({"steps": 1, "watts": 100}, {"steps": 5, "watts": 100}), limit_s=0.2)
+    assert time.monotonic() - began < 0.5
+    assert [s.device.key for s in found.sensors] == ["a1"]
+    assert found.notes == ["GPU 0 gives no answer within 0.2 s: left out"]
 
 
 def test_a_gpu_that_fails_in_mid_run_is_a_gap_and_comes_back() -> None:

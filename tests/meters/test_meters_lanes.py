@@ -120,5 +120,5 @@ def test_a_job_that_raises_costs_that_result_and_no_thread(items: list[Item]) ->
 
 def test_no_items_no_thread() -> None:
     before = threading.active_count()
-    assert Crew([]).run(lambda item: item) == []
+    assert Crew([], 1.0).run(lambda item: item) == []
     assert threading.active_count() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -314,7 +315,7 @@ def test_a_silent_board_keeps_its_number(nvml_library: Path, tmp_path: Path) -> 
         "from kdwatch.meters.nvml_boards import find; import time, os; "
         "look = lambda value: find(value, 'PCI_BUS_ID', time.monotonic, 1.5); "
         "found = look('2'); print([s.device.id for s in found.sensors], found.notes); "
-        "found = look('1'); print(found.sensors, found.problem, flush=True); os._exit(0)"
+        "found = look('1'); print([s.device.id for s in found.sensors], found.notes, flush=True); os._exit(0)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -326,8 +327,74 @@ def test_a_silent_board_keeps_its_number(nvml_library: Path, tmp_path: Path) -> 
     )
     assert done.stdout.splitlines() == [
         f"['{boards[2].uuid}'] []",
-        "[] GPU 1 gives no answer within 1.5 s: left out",
+        "['unknown-1'] ['GPU 1 gives no answer yet: it is read from when it does']",
     ]
+
+
+def test_a_board_that_is_slow_from_the_start_delays_no_other_and_joins(nvml_library: Path, tmp_path: Path) -> None:
+    """Calls of board 1 take 1.5 s for the first 5 s. The others are read after the 2 s that a board is waited for, and
+    board 1 from when it has said what it gives."""
+    slow_until = time.monotonic() + 5.0
+    boards = [FakeBoard(), FakeBoard(faults=[("slow", 0.0, slow_until, 1.5)]), FakeBoard()]
+    fake = FakeNvml(nvml_library, tmp_path, boards, virtual=False)
+    code = """if True:
+        import json, os, time
+        from kdwatch.meters.discover import Discovery, add_gpus
+        began, found = time.monotonic(), Discovery()
+        add_gpus(found)
+        took, (meter,) = time.monotonic() - began, found.meters
+        first = {r.key: r.counter_j for r in meter.poll()}
+        names = [d.id for d in meter.devices]
+        times, joined, end = [], None, time.monotonic() + 20
+        while joined is None and time.monotonic() < end:
+            for r in meter.poll():
+                if r.key == "g0": times.append(r.t)
+                if r.key == "g1" and r.counter_j is not None: joined = r.counter_j
+            time.sleep(0.05)
+        meter.info()
+        gaps = [b - a for a, b in zip(times, times[1:])]
+        events = [(e.key, e.what) for e in meter.drain_events()]
+        ids = [d.id for d in meter.devices]
+        print(json.dumps([took, found.sensors[0].text, first, names, max(gaps), events, ids]), flush=True)
+        os._exit(0)
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **fake.environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    took, text, first, names, gap, events, ids = json.loads(done.stdout)
+    assert 2.0 <= took < 4.0
+    assert text.startswith("2 of 3 GPUs, 2 with an energy counter; GPU 1 gives no answer yet")
+    assert first["g0"] is not None and first["g2"] is not None and first["g1"] is None
+    assert names == [boards[0].uuid, "unknown-1", boards[2].uuid] and ids == [b.uuid for b in boards]
+    assert gap < 1.0, "less than one slow call"
+    assert events == [["g1", "lost"], ["g1", "recovered"]]
+
+
+def test_a_name_that_only_the_silent_board_can_have_is_waited_for(nvml_library: Path, tmp_path: Path) -> None:
+    """Board 1 answers after some 3 s; asked for by its UUID, its place is not known before."""
+    slow_until = time.monotonic() + 2.0
+    boards = [FakeBoard(), FakeBoard(faults=[("slow", 0.0, slow_until, 1.5)])]
+    fake = FakeNvml(nvml_library, tmp_path, boards, virtual=False)
+    boards[1].lines(1, 0.0)
+    code = (
+        "from kdwatch.meters.nvml_boards import find; import sys, time, os; "
+        "found = find(sys.argv[1], None, time.monotonic, patience_s=0.2); "
+        "print([s.device.id for s in found.sensors], found.notes, flush=True); os._exit(0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, boards[1].uuid],
+        env={**os.environ, **fake.environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == f"['{boards[1].uuid}'] []"
 
 
 def test_a_child_process_finds_the_same_boards_and_closing_ends_all_threads(nvml_library: Path, tmp_path: Path) -> None:

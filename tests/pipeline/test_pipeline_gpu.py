@@ -111,6 +111,31 @@ def test_a_board_that_hangs_stalls_neither_the_run_nor_the_others(
     assert max(b - a for a, b in itertools.pairwise(times)) < 1.0
 
 
+def test_a_board_that_is_slow_from_the_start_holds_up_no_run(nvml_library: Path, tmp_path: Path, monkeypatch) -> None:
+    """Board 1 takes 3 s a call for the first 9 s: the run begins without it, measures board 0 whole, and names board 1
+    and what of it is missing."""
+    nvml = boards(
+        nvml_library,
+        tmp_path,
+        monkeypatch,
+        FakeBoard(trace=constant(300.0)),
+        FakeBoard(trace=constant(200.0), faults=[("slow", 0.0, time.monotonic() + 9.0, 3.0)]),
+    )
+    began = time.monotonic()
+    run = record(tmp_path, "stages:\n- {name: s, run: sleep 14}\n")
+    manifest = RunReader(run).manifest
+    started = stage_events(run, "s")["stage_started"]["t"] + manifest["clock"]["monotonic_origin"] - began
+    assert started < 8.0, "2 s for the board, the recorder's start, and a busy machine"
+    (stage,) = build_report(run)["stages"]
+    first, second = (d for d in stage["devices"] if d["kind"] == "gpu")
+    assert first["energy_j"] == pytest.approx(300.0 * stage["duration_s"], rel=0.05) and first["coverage"] == 1.0
+    assert second["coverage"] < 0.9 and "gap" in second["flags"]
+    known_s = second["coverage"] * stage["duration_s"]
+    assert second["energy_j"] == pytest.approx(200.0 * known_s, rel=0.1)
+    assert [d["id"] for d in manifest["devices"] if d["kind"] == "gpu"] == [b.uuid for b in nvml.boards]
+    assert manifest["hardware"]["gpus"] == [b.name for b in nvml.boards]
+
+
 def test_a_killed_recorder_loses_less_than_a_second_of_samples(nvml_library: Path, tmp_path: Path, monkeypatch) -> None:
     """Issue 2. At ten samples a second, readings wait at most half a second before they are on disk."""
     boards(nvml_library, tmp_path, monkeypatch, FakeBoard())
