@@ -1,12 +1,24 @@
-"""Numbers in sentences: energies with their unit, from joules to kWh."""
+"""Numbers in sentences and on axes: energies with the unit that fits them, from joules to kWh."""
 
 from __future__ import annotations
 
-from kdwatch.ledger.units import KWH_J, format_energy
+from kdwatch.ledger.units import KWH_J, format_energy, three_digits
+
+LEAST_KWH = 0.1
+"""Energies below are told in J or kJ."""
+_AXES = (("kWh", 1.0, LEAST_KWH), ("kJ", 3600.0, 1 / 3600), ("J", KWH_J, 0.0))
+"""Unit of an axis, its number to a kWh, and the largest energy from which it is used, kWh."""
 
 
 def energy(kwh: float | None) -> str:
-    """`19.50 kWh`; below a tenth of a kWh in J, kJ or MJ with three digits; `n/a` for None."""
+    """`19.50 kWh`, `0.500 kWh`; below a tenth of a kWh in J or kJ with three digits; `n/a` for None."""
     if kwh is None:
         return "n/a"
-    return f"{kwh:.2f} kWh" if abs(kwh) >= 0.1 or kwh == 0 else format_energy(kwh * KWH_J)
+    if abs(kwh) >= 1 or kwh == 0:
+        return f"{kwh:.2f} kWh"
+    return f"{three_digits(kwh)} kWh" if abs(kwh) >= LEAST_KWH else format_energy(kwh * KWH_J)
+
+
+def axis(largest_kwh: float) -> tuple[str, float]:
+    """Unit of an energy axis that goes up to `largest_kwh`, and what a kWh is in it."""
+    return next((unit, scale) for unit, scale, least in _AXES if largest_kwh >= least)

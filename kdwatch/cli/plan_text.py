@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kdwatch.ledger.units import three_digits
 from kdwatch.rundir.text import clean
 from planners.carbon import UNCERTAINTY
 from planners.limits import NAMES
 from planners.result import BreakEven, PlanResult, Recommendation
-from planners.wording import energy
+from planners.wording import axis, energy
 
 WIDTH = 80
-MOST_REJECTED = 20
-AXES = (("kWh", 1.0, 0.1), ("kJ", 3600.0, 0.5e-3), ("J", 3.6e6, 0.0))
-"""Unit of the chart's energy axis, its number to a kWh, and the largest energy from which it is used, kWh."""
+MOST_TOLD = 20
 
 
 def plan_lines(result: PlanResult) -> Iterator[str]:
@@ -60,7 +59,7 @@ def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
     yield from _money_and_carbon(result, p)
     if result.binding_limit is not None:
         yield f"  decided by {NAMES.get(result.binding_limit, 'quality floor')}"
-    settings = ", ".join(f"{name}={value}" for name, value in best.hyperparameters.items() if name != "source")
+    settings = ", ".join(f"{name}={_plain(value)}" for name, value in best.hyperparameters.items() if name != "source")
     yield from _wrapped(
         f"  settings   {settings or 'n/a'} (from {best.hyperparameters.get('source', 'n/a')})", " " * 13
     )
@@ -68,6 +67,11 @@ def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
     yield "WHY"
     for reason in best.reasons:
         yield from _wrapped(f"  - {reason.text} [{reason.source}]")
+
+
+def _plain(value: Any) -> str:
+    """A setting as a recipe has it: 6000, not 6000.0."""
+    return f"{value:g}" if isinstance(value, float) and value.is_integer() and abs(value) < 1e6 else str(value)
 
 
 def _fits(result: PlanResult) -> str:
@@ -145,13 +149,18 @@ def _rejected(result: PlanResult) -> Iterator[str]:
         return
     yield ""
     yield "NOT CHOSEN"
+    yield from _grouped([(entry["id"], entry["why"]) for entry in result.rejected])
+
+
+def _grouped(entries: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """(name, text) of candidates; those of the same text share a line."""
     alike: dict[str, list[str]] = {}
-    for entry in result.rejected:
-        alike.setdefault(entry["why"], []).append(entry["id"])
-    for why, names in list(alike.items())[:MOST_REJECTED]:
-        yield from _wrapped(f"  {', '.join(names):<10} {why}", " " * 13)
-    if len(alike) > MOST_REJECTED:
-        yield f"  and {sum(len(names) for names in list(alike.values())[MOST_REJECTED:])} more (--json lists them)"
+    for name, text in entries:
+        alike.setdefault(text, []).append(name)
+    for text, names in list(alike.items())[:MOST_TOLD]:
+        yield from _wrapped(f"  {', '.join(names):<10} {text}", " " * 13)
+    if len(alike) > MOST_TOLD:
+        yield f"  and {sum(len(names) for names in list(alike.values())[MOST_TOLD:])} more (--json lists them)"
 
 
 def _break_even(result: PlanResult) -> Iterator[str]:
@@ -160,8 +169,7 @@ def _break_even(result: PlanResult) -> Iterator[str]:
         return
     yield ""
     yield f"BREAK-EVEN REUSE against plain SFT of the same size ({result.interval_level:.0%} interval)"
-    for entry in entries:
-        yield from _wrapped(f"  {clean(entry.id, 24):<10} {_n_star(entry)}", " " * 13)
+    yield from _grouped([(clean(entry.id, 40), _n_star(entry)) for entry in entries])
 
 
 def _n_star(entry: BreakEven) -> str:
@@ -182,7 +190,7 @@ def chart_lines(result: PlanResult, width: int = WIDTH, height: int = 16) -> lis
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plotsize(width, height)
-    unit, scale = _axis(points)
+    unit, scale = axis(max(point["per_student_kwh"] for point in points))
     xs, ys = _staircase(result)
     plotext.plot([x * scale for x in xs], ys, marker="dot")
     names = {point["id"] for point in result.frontier}
@@ -197,16 +205,10 @@ def chart_lines(result: PlanResult, width: int = WIDTH, height: int = 16) -> lis
     budget = ""
     if result.allowed_kwh is not None:
         plotext.vline(result.allowed_kwh * scale)
-        budget = f"   (line: budget {result.allowed_kwh * scale:.2f})"
+        budget = f"   (line: budget {three_digits(result.allowed_kwh * scale)})"
     plotext.xlabel(f"{unit} per student{budget}")
     plotext.ylabel("Q")
     return ["", *(line.rstrip() for line in plotext.uncolorize(plotext.build()).splitlines())]
-
-
-def _axis(points: list[dict[str, Any]]) -> tuple[str, float]:
-    """Unit of the energy axis, and what a kWh is in it."""
-    largest = max(point["per_student_kwh"] for point in points)
-    return next((unit, scale) for unit, scale, least in AXES if largest >= least)
 
 
 def _staircase(result: PlanResult) -> tuple[list[float], list[float]]:

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import planners
+from kdwatch.cli.plan_text import plan_lines
 from kdwatch.cli.root import cli
+from kdwatch.tui.raster import ASCII
+from kdwatch.tui.view.line import text_of
+from kdwatch.tui.view.plan import chart_lines
+from planners.wording import energy
 
 ROOT = Path(__file__).parents[2]
 
@@ -195,3 +201,21 @@ def test_names_of_files_that_are_not_beside_the_recipe_are_told(tmp_path: Path) 
     )
     (tmp_path / "m").mkdir()
     assert missing_paths(recipe) == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("kwh", "text"),
+    [(19.5, "19.50 kWh"), (0.5, "0.500 kWh"), (0.0, "0.00 kWh"), (3.4e-4, "1.22 kJ"), (2.7e-7, "0.972 J")],
+)
+def test_an_energy_is_told_in_the_unit_that_fits_it(kwh: float, text: str) -> None:
+    assert energy(kwh) == text
+
+
+def test_runs_of_joules_are_told_and_drawn_in_joules() -> None:
+    """A demo's run of a kilojoule is no `0.00 kWh`, in the text and on the screen."""
+    samples = sorted(str(path) for path in (Path(__file__).parents[2] / "sample_runs" / "grid").glob("demo-*"))
+    result = planners.plan(planners.PlanRequest(budget_kwh=4e-4), planners.load(samples))
+    text = "\n".join(plan_lines(result))
+    screen = "\n".join(text_of(line) for line in chart_lines(result.to_json(), 100, 20, ASCII, None))
+    for shown in (text, screen):
+        assert "kJ per student" in shown and "budget 1.44" in shown and "0.00" not in shown

@@ -343,7 +343,7 @@ async def test_plan_screen_gives_the_studys_answer() -> None:
         await until(pilot, lambda: screen.plan is not None, "the plan")
         await pilot.pause()
         text = text_on(app)
-        assert "SFT-7B" in text and "19.50 kWh" in text and "0.50 kWh" in text
+        assert "SFT-7B" in text and "19.50 kWh" in text and "0.500 kWh" in text
         assert "(" in "".join(text_of(line) for line in screen.query_one("#chart").lines)
         await pilot.press("e")
         app.screen.query_one("#field-budget").value = "5kWh"

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kdwatch.ledger.units import three_digits
 from kdwatch.rundir.text import clean
 from kdwatch.tui.raster import Glyphs
 from kdwatch.tui.view.line import Line, Piece, cut, left, right, wrapped
+from planners.wording import axis, energy
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Names of candidates in chart and list; further ones are `o`."""
-
-
-def kwh(value: float | None) -> str:
-    """Energy with two decimals, as the study's table has them."""
-    return "n/a" if value is None else f"{value:.2f} kWh"
 
 
 def q_text(value: float | None) -> str:
@@ -35,7 +32,7 @@ def card_lines(plan: Mapping[str, Any], width: int, selected: str | None = None)
     lines = _recommended(plan, best, width) if best else _infeasible(plan, width)
     if plan["runner_up"]:
         second = plan["runner_up"]
-        text = f"{clean(second['id'], 40)}  {kwh(second['per_student_kwh'])}, Q {q_text(second['quality'])}: "
+        text = f"{clean(second['id'], 40)}  {energy(second['per_student_kwh'])}, Q {q_text(second['quality'])}: "
         lines += [(), *_block("runner-up", text + clean(second["why"], 200), width)]
     lines += [(), (("candidates", "head"),), *candidate_lines(plan, width, selected)]
     lines += _break_even(plan, width)
@@ -55,15 +52,15 @@ def _recommended(plan: Mapping[str, Any], best: Mapping[str, Any], width: int) -
     level = f"{plan['interval_level']:.0%}"
     lines: list[Line] = [
         ((f"{clean(best['id'], 40)}", "accent"), (f"  {clean(best['regime'], 20)}, {best['basis']}", "dim")),
-        *_block("energy", f"{kwh(p['per_student_kwh'])} per student at N = {plan['reuse_n']}", width, "head"),
-        *_block(f"{level} range", f"{kwh(p['total_kwh_low'])} to {kwh(p['total_kwh_high'])} at N = 1", width),
+        *_block("energy", f"{energy(p['per_student_kwh'])} per student at N = {plan['reuse_n']}", width, "head"),
+        *_block(f"{level} range", f"{energy(p['total_kwh_low'])} to {energy(p['total_kwh_high'])} at N = 1", width),
         *_block(
             "quality", f"{q_text(p['quality'])} ({q_text(p['quality_low'])} to {q_text(p['quality_high'])})", width
         ),
     ]
     if plan["slack_kwh"] is not None:
         within = "" if p["p_within"] is None else f", P(within) {p['p_within']:.2f}"
-        lines += _block("left", f"{kwh(plan['slack_kwh'])}{within}", width)
+        lines += _block("left", f"{energy(plan['slack_kwh'])}{within}", width)
     if p["co2e_kg"] is not None:
         lines += _block("carbon", f"{p['co2e_kg']:.3g} kg CO2e", width)
     settings = ", ".join(f"{clean(k, 30)} {clean(v, 30)}" for k, v in best["hyperparameters"].items() if k != "source")
@@ -82,8 +79,8 @@ def _infeasible(plan: Mapping[str, Any], width: int) -> list[Line]:
     lines: list[Line] = [(("nothing fits these limits", "bad"),)]
     cheapest = plan["cheapest"]
     if cheapest:
-        short = "" if plan["shortfall_kwh"] is None else f", {kwh(plan['shortfall_kwh'])} short"
-        lines += _block("cheapest", f"{clean(cheapest['id'], 40)}  {kwh(cheapest['per_student_kwh'])}{short}", width)
+        short = "" if plan["shortfall_kwh"] is None else f", {energy(plan['shortfall_kwh'])} short"
+        lines += _block("cheapest", f"{clean(cheapest['id'], 40)}  {energy(cheapest['per_student_kwh'])}{short}", width)
     for step in plan["relaxations"]:
         if "from" in step:
             text = f"{step['limit']} {step['from']:.4g} to {step['to']:.4g}: then {clean(step['candidate'], 40)}"
@@ -103,7 +100,7 @@ def candidate_lines(plan: Mapping[str, Any], width: int, selected: str | None) -
         fate = "recommended" if name == best else why.get(name, "")
         tone = "accent" if name == best else "" if name in on_frontier else "dim"
         pointer = ">" if name == selected else " "
-        numbers = f"{right(kwh(c['per_student_kwh']), 10)}  Q {left(q_text(c['quality']), 5)}"
+        numbers = f"{right(energy(c['per_student_kwh']), 10)}  Q {left(q_text(c['quality']), 5)}"
         start = f"{pointer}{letter} {left(clean(name, 40), 12)} {numbers}"
         mark = "frontier  " if name in on_frontier else ""
         lines.append(((start, tone), (mark, "good"), (cut(fate, width - len(start) - len(mark)), "dim")))
@@ -136,8 +133,15 @@ def chart_lines(plan: Mapping[str, Any], width: int, height: int, glyphs: Glyphs
         text = [_ascii(row) for row in text]
     names = letters(plan)
     lines = [_toned(row, names.get(best or "", "")) for row in text]
-    budget = "" if plan["allowed_kwh"] is None else f", line: budget {plan['allowed_kwh']:.2f}"
-    return [(("quality Q over kWh per student", "head"), (budget, "warn")), *lines]
+    unit, scale = _axis(points)
+    allowed = plan["allowed_kwh"]
+    budget = "" if allowed is None else f", line: budget {three_digits(allowed * scale)}"
+    return [((f"quality Q over {unit} per student", "head"), (budget, "warn")), *lines]
+
+
+def _axis(points: Sequence[Mapping[str, Any]]) -> tuple[str, float]:
+    """Unit of the energy axis, and what a kWh is in it."""
+    return axis(max(c["per_student_kwh"] for c in points))
 
 
 def _drawn(plan: Mapping[str, Any], points: Sequence[Mapping[str, Any]], width: int, height: int) -> list[str]:
@@ -148,13 +152,14 @@ def _drawn(plan: Mapping[str, Any], points: Sequence[Mapping[str, Any]], width: 
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plotsize(width, height)
+    scale = _axis(points)[1]
     xs, ys = staircase(plan["frontier"])
     if len(xs) > 1:
-        plotext.plot(xs, ys, marker="·")
+        plotext.plot([x * scale for x in xs], ys, marker="·")
     if plan["allowed_kwh"] is not None:
-        plotext.vline(plan["allowed_kwh"])
+        plotext.vline(plan["allowed_kwh"] * scale)
     for c in points:
-        plotext.scatter([c["per_student_kwh"]], [c["quality"]], marker=names[c["id"]])
+        plotext.scatter([c["per_student_kwh"] * scale], [c["quality"]], marker=names[c["id"]])
     rows = plotext.uncolorize(plotext.build()).splitlines()
     plotext.clear_figure()
     return [row.rstrip() for row in rows]
