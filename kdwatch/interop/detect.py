@@ -8,7 +8,9 @@ from collections.abc import Callable
 from kdwatch.interop.table import DELIMITERS, split
 
 HEAD_LINES = 400
-PROM_LINE = re.compile(r"^\s*[A-Za-z_:][A-Za-z0-9_:]*\{[^}]*\}\s+[-+0-9.eE]+|^\s*# (HELP|TYPE) [A-Za-z_:]")
+PROM_LINE = re.compile(
+    r"^\s*[A-Za-z_:][A-Za-z0-9_:]*\{[^}]*\}\s+([-+0-9.eE]+|NaN|[+-]?Inf)(\s|$)|^\s*# (HELP|TYPE) [A-Za-z_:]"
+)
 DMON = re.compile(r"^\s*#\s*(Date[\s,]+)?(Time[\s,]+)?gpu(\s+[a-z]|,\s*(pwr|sm|fb|mclk|rxpci|sbecc|pviol)\b)")
 """The header of dmon, with blanks or (`--format csv`) commas."""
 PERF_TEXT = re.compile(

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 
 from kdwatch.interop.columns import Column, classify
+from kdwatch.interop.dates import CLOCK, NotATime, split_date
 from kdwatch.interop.source import Lines
-from kdwatch.interop.times import CLOCK, NotATime, split_date
 from kdwatch.interop.values import LONGEST, NotANumber, parse_number
 
 DELIMITERS = (",", ";", "\t", "|")
+BLANKS = " "
+"""The delimiter of tables whose columns are set apart by any number of blanks."""
+DAY = re.compile(r"^\d{1,4}[-/.]\d\d?[-/.]\d{1,4}$")
 SEARCH = 400
 """Lines in which the header is looked for; a banner or a shell prompt may come before it."""
 BUFFER = 20_000
@@ -36,8 +39,14 @@ ONE_CELL = re.compile(r"[,;\t|:]|\s\d")
 """In a line that would be a header of one column: it is rather a sentence, `name: value`, or cells of another kind."""
 
 
+UNIT = re.compile(r"^(?:[mkuµ]?W|%|C|[MG]Hz|[MG]iB|[\[(].*[\])])$")
+"""A word that belongs to the cell before it in a table of blanks."""
+
+
 def split(line: str, delimiter: str) -> list[str]:
     """Cells of one line, quotes taken off; an unpaired quote stays in its own line."""
+    if delimiter == BLANKS:
+        return _words(line)
     if '"' not in line:
         return [cell.strip() for cell in line.split(delimiter)]
     try:
@@ -45,6 +54,17 @@ def split(line: str, delimiter: str) -> list[str]:
     except csv.Error:
         row = line.split(delimiter)
     return [cell.strip() for cell in row]
+
+
+def _words(line: str) -> list[str]:
+    """Cells between blanks; a date and its clock are one cell, so are a number and its unit."""
+    cells: list[str] = []
+    for word in line.split():
+        if cells and (UNIT.match(word) or (CLOCK.match(word) and DAY.match(cells[-1]))):
+            cells[-1] += f" {word}"
+        else:
+            cells.append(word)
+    return cells
 
 
 DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+(?:[eE][+-]?\d+)?)$")
@@ -101,7 +121,7 @@ def find_table(lines: Lines) -> Table:
 def _find_table(stream: Iterator[str]) -> Table:
     first = list(islice(stream, SEARCH))
     for number, line in enumerate(first):
-        found = header_of(line)
+        found = _blank_header(first[number : number + 3]) or header_of(line)
         if found:
             delimiter, header = found
             above = [text for text in first[:number] if _fits(split(text, delimiter), len(header))]
@@ -114,6 +134,17 @@ def _find_table(stream: Iterator[str]) -> Table:
     delimiter = _common_delimiter(first)
     top = split(next((line for line in first if line.strip()), ""), delimiter)
     return Table(delimiter, None, chain(first, stream), first_line=[cell[:60] for cell in top[:40]])
+
+
+def _blank_header(lines: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Names between blanks, with as many values in the lines below and no other delimiter."""
+    names, below = _words(lines[0][:2000]), [_words(line[:2000]) for line in lines[1:]]
+    if len(names) < 2 or not below or any(mark in lines[0] for mark in DELIMITERS) or lines[0].lstrip()[:1] in "#+[":
+        return None
+    if any(len(cells) != len(names) or not all(map(looks_like_value, cells)) for cells in below):
+        return None
+    roles = {classify(place, name).role for place, name in enumerate(names)}
+    return (BLANKS, names) if roles & {"power", "bare", "energy"} and not any(map(looks_like_value, names)) else None
 
 
 def _fits(cells: list[str], width: int) -> bool:
@@ -244,7 +275,7 @@ class RowReader:
         yield from self.rows(held)
 
     def _block(self, lines: list[str]) -> Block | None:
-        if self._order is not None or self._joins or len(lines) < SMALLEST_BLOCK:
+        if self._order is not None or self._joins or self._delimiter == BLANKS or len(lines) < SMALLEST_BLOCK:
             return None
         text = self._delimiter.join(lines)
         if '"' in text or set(map(str.count, lines, repeat(self._delimiter))) != {self._width - 1}:

@@ -9,109 +9,81 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+from kdwatch.interop.dates import (
+    CLOCK,
+    COMPACT,
+    ORDERS,
+    NotATime,
+    numbers_of,
+    order_of,
+    ordered,
+    split_clock,
+    split_date,
+    zone_of,
+)
 from kdwatch.interop.values import LONGEST, is_missing
 
-MONTHS = {
-    m: i + 1 for i, m in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"])
-}
-YEAR_FIRST = re.compile(
-    r"^(?P<y>\d{4})(?P<s>[-/.]?)(?P<m>\d\d?)(?P=s)(?P<d>\d\d?)[T _,-]+(?P<rest>\d.*)$", re.IGNORECASE
-)
-YEAR_LAST = re.compile(r"^(?P<a>\d\d?)[-/.](?P<b>\d\d?)[-/.](?P<y>\d{4})[T _,-]+(?P<rest>\d.*)$", re.IGNORECASE)
-DAY_MONTH_NAME = re.compile(
-    r"^(?:[A-Za-z]{3,9},?\s+)?(?P<d>\d\d?)[ -](?P<mon>[A-Za-z]{3})[A-Za-z]*[ -](?P<y>\d{4})[ T,]+(?P<rest>\d.*)$"
-)
-MONTH_NAME_DAY = re.compile(
-    r"^(?:[A-Za-z]{3},?\s+)?(?P<mon>[A-Za-z]{3})[A-Za-z]*\s+(?P<d>\d\d?),?\s+"
-    r"(?:(?P<y>\d{4}),?\s+(?P<rest>\d.*)|(?P<rest2>\d[\d:.,]*(?:\s*[AaPp][Mm])?)(?:\s+(?P<zone>[A-Z]{3,4}))?\s+(?P<y2>\d{4}))$"
-)
-CLOCK = re.compile(
-    r"^(?P<h>\d\d?):(?P<mi>\d\d)(?::(?P<s>\d\d)(?:[.,:](?P<f>\d{1,9})\d*)?)?\s*(?P<half>[AaPp]\.?\s?[Mm]\.?)?"
-    r"\s*(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d|[+-]\d\d)?$"
-)
-BARE_CLOCK = re.compile(
-    r"^(?P<h>\d\d)(?P<mark>[-.]?)(?P<mi>\d\d)(?P=mark)(?P<s>\d\d)(?P<rest>(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)$"
-)
-"""The clock of `20260103T153653Z` and `2026-01-03_15-36-53`, after a date only."""
 NUMERIC = re.compile(r"^[+-]?\d+(?:[.,]\d*)?(?:[eE][+-]?\d+)?$|^[+-]?\.\d+$")
 DAY = 86_400.0
+FIRST_EPOCH, LAST_EPOCH = 1e8, 4.1e9
+"""From 1973 to 2099: other seconds are no calendar time."""
 QUARTER = 900.0
 """Clocks are put forward or back at full quarters of an hour."""
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-
-
-class NotATime(ValueError):
-    """The cell holds no time of the column's kind."""
-
-
-def split_clock(text: str, after_date: bool = False) -> tuple[float, float | None]:
-    """Seconds since midnight of `15:36:53.507`, and the zone's offset in seconds (None where none is given)."""
-    text = text.strip() if len(text) <= LONGEST else ""
-    if after_date and (bare := BARE_CLOCK.match(text)):
-        text = f"{bare['h']}:{bare['mi']}:{bare['s']}{bare['rest']}"
-    match = CLOCK.match(text)
-    if not match:
-        raise NotATime(text[:LONGEST])
-    hour, minute, second = int(match["h"]), int(match["mi"]), int(match["s"] or 0)
-    if match["half"]:
-        if not 1 <= hour <= 12:
-            raise NotATime(text)
-        hour = hour % 12 + (12 if match["half"][0] in "Pp" else 0)
-    if hour > 24 or minute > 59 or second > 60:
-        raise NotATime(text)
-    fraction = float(f"0.{match['f']}") if match["f"] else 0.0
-    return hour * 3600 + minute * 60 + second + fraction, _offset(match["zone"])
-
-
-def _offset(zone: str | None) -> float | None:
-    if zone is None:
-        return None
-    if zone in ("Z", "UTC", "GMT"):
-        return 0.0
-    digits = zone[1:].replace(":", "")
-    seconds = int(digits[:2]) * 3600 + int(digits[2:] or 0) * 60
-    return float(-seconds if zone[0] == "-" else seconds)
 
 
 class TimeParser:
     """Seconds from the cells of one column.
 
     `kind` is `epoch` (UTC), `local` (no zone known: seconds as if the written time were UTC), `elapsed`
-    (from an unknown start) or `clock` (time of day, carried over midnight).
+    (from an unknown start) or `clock` (time of day, carried over midnight). `order` is that of the numbers in dates.
     """
 
-    def __init__(self, kind: str, unit_s: float = 1.0, month_first: bool = False, zone: str | None = None) -> None:
+    def __init__(self, kind: str, unit_s: float = 1.0, order: str = "dmy", zone: str | None = None) -> None:
         self.kind = kind
         self.unit_s = unit_s
-        self._month_first = month_first
+        self._order = order
         self._zone = ZoneInfo(zone) if zone else None
         self._prefix, self._base, self._suffix = "", 0.0, ""
         self._last = -math.inf
         self._day = 0.0
         self.numeric = False
+        self.spans = False
+        """Cells are lengths of time: `1 day, 0:08:23`, `26:10:05`."""
         self.ambiguous_date = False
+        self.zone_names: list[str] = []
+        """Zones named in the cells whose names mean several offsets."""
+        self._numbers: tuple[str, str, str] | None = None
+        self._shift = 0.0
         self.unit_written = True
 
     def __call__(self, text: str) -> float:
         """Seconds. Raises NotATime."""
         if self.numeric:
             return self._number(text)
+        if self.spans:
+            return _span(text)
         if self.kind == "clock":
             return self._time_of_day(text)
         return self._date(text)
 
+    @property
+    def order_words(self) -> str:
+        """How the numbers of dates are read."""
+        return ORDERS[self._order]
+
     def many(self, cells: Sequence[str]) -> list[float] | None:
         """Seconds of cells of the same form, as they would come one by one; None where one needs a closer look."""
         if self.numeric:
-            return self._numbers(cells)
-        if self.kind == "clock":
+            return self._many_numbers(cells)
+        if self.kind == "clock" or self.spans:
             return None
         if self._zone is None:
             return self._dates(cells)
-        written = TimeParser("local", month_first=self._month_first)._dates(cells)
+        written = TimeParser("local", order=self._order)._dates(cells)
         return None if written is None else self._all_in_zone(written)
 
-    def _numbers(self, cells: Sequence[str]) -> list[float] | None:
+    def _many_numbers(self, cells: Sequence[str]) -> list[float] | None:
         try:
             values = list(map(float, cells))
         except ValueError:
@@ -140,15 +112,15 @@ class TimeParser:
         if not (math.isfinite(sum(seconds)) and min(seconds) >= 0 and max(seconds) < 61):
             return None
         minutes = [cell[:width] for cell in cells]
-        bases = self._bases(dict(zip(reversed(minutes), reversed(cells), strict=True)))
+        bases = self._bases(minutes, dict(zip(minutes, cells, strict=True)))
         return None if bases is None else [bases[minute] + s for minute, s in zip(minutes, seconds, strict=True)]
 
-    def _bases(self, examples: Mapping[str, str]) -> dict[str, float] | None:
+    def _bases(self, minutes: Sequence[str], examples: Mapping[str, str]) -> dict[str, float] | None:
         """Seconds of each minute, by its text; `examples` holds a cell of each."""
         bases = {}
-        for minute, cell in examples.items():
+        for minute in dict.fromkeys(minutes):
             try:
-                self._slow_date(cell)
+                self._slow_date(examples[minute])
             except NotATime:
                 return None
             if self._prefix != minute:
@@ -166,7 +138,10 @@ class TimeParser:
         return value * self.unit_s
 
     def _time_of_day(self, text: str) -> float:
-        seconds, _ = split_clock(text)
+        try:
+            seconds, _ = split_clock(text)
+        except NotATime:
+            seconds = _span(text)
         if seconds + self._day < self._last - DAY / 2:
             self._day += DAY
         self._last = seconds + self._day
@@ -185,20 +160,28 @@ class TimeParser:
         return self._slow_date(text)
 
     def _slow_date(self, text: str) -> float:
-        year, month, day, rest = split_date(text, self._month_first)
+        if self.ambiguous_date:
+            self._settle_order(text)
+        year, month, day, rest = split_date(text, self._order)
         seconds, offset = split_clock(rest, after_date=True)
-        try:
-            midnight = float(timegm((year, month, day, 0, 0, 0)))
-            datetime(year, month, day)
-        except (ValueError, OverflowError):
-            raise NotATime(text) from None
-        if offset is not None:
-            self._remember(text, midnight + seconds - offset)
-            return midnight + seconds - offset
-        if self._zone is not None:
+        midnight = _midnight(year, month, day) + self._shift
+        if self.kind == "local":
+            offset = 0.0
+        if offset is None and self._zone is not None:
             return self._in_zone(midnight + seconds)
-        self._remember(text, midnight + seconds)
-        return midnight + seconds
+        value = midnight + seconds - (offset or 0.0)
+        self._remember(text, value)
+        return value
+
+    def _settle_order(self, text: str) -> None:
+        """At the first new date: a log goes on with the next day. Times after it join those before it."""
+        before, numbers = self._numbers, numbers_of(text)
+        if before is not None and numbers is not None and numbers != before:
+            order, self.ambiguous_date = order_of([before, numbers])
+            if not self.ambiguous_date and order != self._order:
+                self._shift = _midnight(*ordered(before, self._order)) - _midnight(*ordered(before, order))
+                self._order = order
+        self._numbers = numbers or before
 
     def _remember(self, text: str, value: float) -> None:
         """Keep the minute of this time: the next rows mostly differ in their seconds only."""
@@ -233,35 +216,19 @@ class TimeParser:
         return chosen + (written - whole)
 
 
-def split_date(text: str, month_first: bool = False) -> tuple[int, int, int, str]:
-    """Year, month, day and the rest of a written date. Raises NotATime."""
-    if len(text) > LONGEST:
-        raise NotATime(text[:LONGEST])
-    text = text.strip()
-    if match := YEAR_FIRST.match(text):
-        return int(match["y"]), int(match["m"]), int(match["d"]), match["rest"]
-    if match := YEAR_LAST.match(text):
-        a, b = int(match["a"]), int(match["b"])
-        month, day = (a, b) if month_first else (b, a)
-        return int(match["y"]), month, day, match["rest"]
-    if match := DAY_MONTH_NAME.match(text):
-        return int(match["y"]), _month(match["mon"]), int(match["d"]), match["rest"]
-    if match := MONTH_NAME_DAY.match(text):
-        zone = f" {match['zone']}" if match["zone"] in ("UTC", "GMT") else ""
-        return (
-            int(match["y"] or match["y2"]),
-            _month(match["mon"]),
-            int(match["d"]),
-            match["rest"] or match["rest2"] + zone,
-        )
-    raise NotATime(text)
-
-
-def _month(name: str) -> int:
+def _midnight(year: int, month: int, day: int) -> float:
     try:
-        return MONTHS[name.lower()]
-    except KeyError:
-        raise NotATime(name) from None
+        datetime(year, month, day)
+        return float(timegm((year, month, day, 0, 0, 0)))
+    except (ValueError, OverflowError):
+        raise NotATime(f"{year}-{month}-{day}") from None
+
+
+def _span(text: str) -> float:
+    seconds = parse_span(text)
+    if seconds is None:
+        raise NotATime(text[:LONGEST])
+    return seconds
 
 
 def learn(samples: Sequence[str], header: str = "", zone: str | None = None) -> TimeParser | None:
@@ -272,8 +239,14 @@ def learn(samples: Sequence[str], header: str = "", zone: str | None = None) -> 
     cells = [cell.strip() for cell in samples if len(cell) <= LONGEST and not is_missing(cell)]
     if not cells:
         return None
+    if all(COMPACT.match(cell) for cell in cells) and (parser := _learn_dates(cells, zone)):
+        return parser
     if sum(bool(NUMERIC.match(cell)) for cell in cells) > len(cells) / 2:
         return _learn_numeric([cell for cell in cells if NUMERIC.match(cell)], header)
+    if any(map(_longer_than_a_day, cells)) and sum(bool(SPAN.match(cell)) for cell in cells) > len(cells) / 2:
+        parser = TimeParser("elapsed")
+        parser.spans = True
+        return parser
     fits = sum(bool(CLOCK.match(cell)) for cell in cells)
     if fits > len(cells) / 2:
         return TimeParser("clock")
@@ -287,7 +260,11 @@ def _learn_numeric(cells: list[str], header: str) -> TimeParser | None:
     if not math.isfinite(magnitude) or magnitude > 1e20:
         return None
     scale = 1e-9 if magnitude >= 1e17 else 1e-6 if magnitude >= 1e14 else 1e-3 if magnitude >= 1e11 else 1.0
-    epoch = min(values) * scale >= 1e8 and (unit is None or abs(math.log10(UNITS[unit] / scale)) < 0.1)
+    epoch = (
+        min(values) * scale >= 1e8
+        and magnitude * scale < LAST_EPOCH
+        and (unit is None or abs(math.log10(UNITS[unit] / scale)) < 0.1)
+    )
     parser = TimeParser("epoch" if epoch else "elapsed", scale if epoch else UNITS[unit or "s"])
     parser.numeric = True
     parser.unit_written = epoch or unit is not None
@@ -306,27 +283,32 @@ def header_unit(header: str) -> str | None:
 
 
 def _learn_dates(cells: list[str], zone: str | None) -> TimeParser | None:
-    good, zoned = 0, 0
-    day_first = month_first = 0
-    numeric_dates = set()
+    good = zoned = 0
+    names = set()
+    order, ambiguous = order_of([numbers for cell in cells if (numbers := numbers_of(cell))])
     for cell in cells:
         try:
-            _, _, _, rest = split_date(cell)
+            year, month, day, rest = split_date(cell, order)
+            _midnight(year, month, day)
             _, offset = split_clock(rest, after_date=True)
         except NotATime:
             continue
         good += 1
         zoned += offset is not None
-        if match := YEAR_LAST.match(cell):
-            numeric_dates.add((match["a"], match["b"]))
-            day_first += int(match["a"]) > 12
-            month_first += int(match["b"]) > 12
+        if offset is None and (name := zone_of(rest, after_date=True)):
+            names.add(name)
     if good <= len(cells) / 2:
         return None
-    known = zoned == good
-    parser = TimeParser("epoch" if known or zone else "local", month_first=month_first > 0, zone=zone)
-    parser.ambiguous_date = bool(numeric_dates) and not day_first and not month_first
+    parser = TimeParser("epoch" if zoned == good or zone else "local", order=order, zone=zone)
+    parser.ambiguous_date = ambiguous
+    parser.zone_names = sorted(names)
     return parser
+
+
+def _longer_than_a_day(cell: str) -> bool:
+    """Whether the cell is a length of time that no time of day is."""
+    match = SPAN.match(cell)
+    return bool(match and (match["days"] or int(match["h"] or 0) > 24))
 
 
 SPAN = re.compile(

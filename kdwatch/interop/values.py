@@ -71,6 +71,9 @@ NUMBER = re.compile(r"^([+-]?(?:\d[\d., '_\u00a0\u202f]*|[.,]\d+)(?:[eE][+-]?\d+
 
 GROUPED = re.compile(r"^[+-]?\d{1,3}(?:(?:,\d{3})+(?:\.\d*)?|(?:\.\d{3})+(?:,\d*)?)(?:[eE][+-]?\d+)?$")
 """Thousands marks stand before three digits each: `1.020.51` is two numbers run together."""
+BLANK = re.compile(r"[\s\u00a0\u202f'_]")
+GROUPED_BY_BLANKS = re.compile(r"^[+-]?\d{1,3}(?:[\s\u00a0\u202f'_]\d{3})+(?:[.,]\d*)?(?:[eE][+-]?\d+)?$")
+"""A blank inside a number is a thousands mark: `0.0 100` is two numbers."""
 LONGEST = 120
 """Characters of a cell that may still be a number or a time."""
 
@@ -107,7 +110,9 @@ def to_float(digits: str, decimal_comma: bool = False) -> float:
     a single `,` is the decimal mark if `decimal_comma`, else a thousands mark before three digits where no 0 leads.
     Raises OverflowError where no float is large enough.
     """
-    text = re.sub(r"[\s\u00a0\u202f'_]", "", digits)
+    text = BLANK.sub("", digits)
+    if text != digits.strip() and not GROUPED_BY_BLANKS.match(digits.strip()):
+        raise NotANumber(digits)
     commas, points = text.count(","), text.count(".")
     if max(commas, points) > 1 and not GROUPED.match(text):
         raise NotANumber(digits)

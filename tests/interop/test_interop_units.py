@@ -179,7 +179,7 @@ def test_fault_44_each_check_refuses_millijoules(tmp_path: Path, monkeypatch: py
         lambda: test_fault_44_a_textfile_has_joules(wrong, tmp_path),
         *(lambda name=name: test_fault_44_trackers_get_joules(export, name, monkeypatch) for name in TRACKERS),
     ):
-        with pytest.raises(AssertionError):
+        with pytest.raises((AssertionError, ValueError, LookupError)):  # a wrong number, or none at all
             check()
 
 

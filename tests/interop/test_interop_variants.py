@@ -197,7 +197,7 @@ def test_a_node_beside_its_gpu_on_two_hosts_is_said(read) -> None:
 
 
 def test_times_that_are_not_known_are_named(read) -> None:
-    entry = read("\n".join(["timestamp,power_w", *(f"13/01/26 23:59:{s},100" for s in range(10, 20))]) + "\n")
+    entry = read("\n".join(["timestamp,power_w", *(f"tick {s} of 20,100" for s in range(10, 20))]) + "\n")
     assert entry["total_energy_j"] is None
     assert any("'timestamp'" in warning["text"] for warning in entry["warnings"] if warning["code"] == "no_time")
 
@@ -254,3 +254,79 @@ def test_perf_interval_without_its_time_is_left_out_and_said(read) -> None:
     entry = read("\n".join(lines) + "\n")
     assert entry["total_energy_j"] == pytest.approx(60.0)
     assert "malformed_rows" in codes(entry)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time power_w\n0.0 100\n1.0 100\n2.0 100\n",
+        "  time(s)    power(W)   temp\n" + "".join(f"   {s}.0        100.0     50\n" for s in range(3)),
+        "timestamp index power.draw [W]\n" + "".join(f"2026/01/03 15:36:{s:02d}.000 0 100.00 W\n" for s in range(3)),
+        "timestamp name gpu power.draw\n" + "".join(f"2026-01-03 15:36:{s:02d} A100 0 100\n" for s in range(3)),
+    ],
+    ids=["plain", "aligned", "units", "names"],
+)
+def test_tables_of_blanks(read, text: str) -> None:
+    if "A100" in text:  # a name is no value: it cannot be told from a header
+        assert read(text)["error"]
+        return
+    entry = read(text)
+    assert (entry["total_energy_j"], entry["n_gpus"], entry["duration_s"]) == (pytest.approx(200.0), 1, 2.0)
+
+
+def test_text_that_is_no_table_gives_no_power(read) -> None:
+    """A battery's report with decimal commas: `8,3 W` is no row of two columns."""
+    lines = ["Device: /org/freedesktop/UPower/devices/battery_BAT0", "  native-path: BAT0", "  state: discharging"]
+    entry = read("\n".join([*lines, "  energy:  47,1 Wh", "  energy-rate:  8,3 W", "  voltage:  12 V"]) + "\n")
+    assert "no table" in entry["error"] and entry["n_samples"] == 0
+
+
+def test_kepler_modes_add_up(read) -> None:
+    """`dynamic` rises by 100 J and `idle` by 40 J: two counters of one package, not one that falls."""
+    name = "kepler_node_package_joules_total"
+    text = "".join(
+        f'{name}{{package="0",instance="n",mode="{mode}"}} {joules}\n'
+        for mode, joules in (("dynamic", 1000), ("idle", 500), ("dynamic", 1100), ("idle", 540))
+    )
+    entry = read(text)
+    assert entry["total_energy_j"] == pytest.approx(140.0)
+    assert codes(entry) == {"modes_added"}
+
+
+def test_one_scrape_of_a_gpu_with_several_pods_or_slices_is_one_reading(read) -> None:
+    text = "".join(f'DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="GPU-a",pod="{pod}"}} 100\n' for pod in "xyz")
+    entry = read(text)
+    assert entry["n_samples"] == 1 and codes(entry) == {"one_scrape"}
+    twice = read(text * 3, interval_s=10.0)
+    assert (twice["n_samples"], twice["total_energy_j"]) == (3, pytest.approx(2000.0))
+
+
+def test_scrapes_without_times_ask_for_the_interval(read) -> None:
+    entry = read('nvidia_smi_power_draw_watts{uuid="a"} 100\nnvidia_smi_power_draw_average_watts{uuid="a"} 90\n' * 2)
+    assert (entry["n_gpus"], entry["max_w"], entry["total_energy_j"]) == (1, 100.0, None)
+    assert "no_time" in codes(entry) and "one_scrape" not in codes(entry)
+
+
+def test_a_scrape_may_begin_with_nan(read) -> None:
+    entry = read('DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a"} NaN\nDCGM_FI_DEV_POWER_USAGE{UUID="GPU-b"} 1.0e+02\n')
+    assert entry["format"] == "prometheus-text" and entry["peak_w"] == {"GPU-b": 100.0}
+
+
+def test_zeus_file_appended_to_itself_counts_once(read) -> None:
+    text = "start_time,window_name,elapsed_time,gpu0_energy\n1.0,a,10.0,1000.0\n20.0,b,10.0,500\n"
+    entry = read(text + text)
+    assert entry["total_energy_j"] == pytest.approx(1500.0)
+    assert "repeated_windows" in codes(entry) and "nested_windows" not in codes(entry)
+
+
+def test_sacct_steps_without_their_job_say_so(read) -> None:
+    entry = read("JobID|ElapsedRaw|ConsumedEnergyRaw\n10.batch|100|5000\n10.0|100|4900\n")
+    assert entry["total_energy_j"] == pytest.approx(5000.0)
+    assert "steps_only" in codes(entry) and "steps_repeat" not in codes(entry)
+
+
+def test_codecarbon_without_any_part_has_nothing_that_differs(read) -> None:
+    entry = read(
+        "timestamp,project_name,duration,emissions,energy_consumed\n2021-03-01T10:00:00,proj,60.0,0.001,0.01\n"
+    )
+    assert entry["total_energy_j"] == pytest.approx(36000.0) and "parts_differ" not in codes(entry)

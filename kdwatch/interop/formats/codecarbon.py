@@ -190,7 +190,8 @@ def _facts(rows: list[Row]) -> dict[str, Any]:
 def _mismatch(row: Row) -> float:
     parts = [number_or_none(row.get(column)) for _, column in PARTS]
     total = number_or_none(row.get("energy_consumed"))
-    return 0.0 if total is None else abs(total - math.fsum(part for part in parts if part is not None))
+    known = [part for part in parts if part is not None]
+    return abs(total - math.fsum(known)) if total is not None and known else 0.0
 
 
 def _ratio(row: Row, part: str) -> float | None:

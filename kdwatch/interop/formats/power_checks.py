@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MAX_DEVICE_W = 2000.0
 """No single GPU or CPU package draws more (a B200 is limited to 1000-1200 W)."""
 SURELY_MILLIWATTS = 20_000.0
+SHORTEST_STEP, LONGEST_STEP = 1e-3, 50.0
+"""Seconds between samples where the file writes no unit: other numbers are some other unit."""
 LOOK = 20_000
 """Samples of a series that are looked at for patterns."""
 WRAPS_J = (2.0**16, 2.0**32 * 2.0**-14, 2.0**32 * 2.0**-16, 2.0**32 / 1e6, 2.0**32 / 1e3)
@@ -136,19 +138,25 @@ def _note_times(log: ImportedLog, power: PowerTable, options: ImportOptions) -> 
     if plan.time.kind == "clock":
         log.note("no_date", "times of day without a date: durations are right if no day is left out")
     if plan.time.ambiguous_date:
-        log.note("ambiguous_date", "day and month of the dates cannot be told apart: read as day, month, year")
+        log.note("ambiguous_date", f"the order of the dates' numbers cannot be told: read as {plan.time.order_words}")
+    if plan.time.zone_names and plan.time.kind == "local":
+        names = ", ".join(plan.time.zone_names[:4])
+        log.note("zone_name", f"{names} is the name of several zones: the start in UTC is unknown; give --tz ZONE")
     if plan.time.numeric and not plan.time.unit_written:
         _check_numeric_unit(log, plan.time_header)
 
 
 def _check_numeric_unit(log: ImportedLog, header: str) -> None:
-    """Steps of tens and more without a unit may be milliseconds: say nothing rather than be 1000 times off."""
+    """Steps of tens and more without a unit may be milliseconds, tiny ones days or hours: say nothing rather than be
+    a thousand times off."""
     steps = [b[0] - a[0] for d in log.devices if d.series for a, b in pairwise(islice(d.series.points(), 1000))]
     steps = [step for step in steps if step > 0]
-    if steps and statistics.median(steps) >= 50:
+    if steps and not SHORTEST_STEP <= statistics.median(steps) < LONGEST_STEP:
+        unit = "ms" if steps[0] >= LONGEST_STEP else "days"
         log.time_kind = None
         log.note(
-            "time_unit_unknown", f"{header!r} has no unit and may be ms: give --interval, or name it time_ms or time_s"
+            "time_unit_unknown",
+            f"{header!r} has no unit and may be {unit}: give --interval, or name it time_ms or time_s",
         )
     else:
         log.note("time_unit_assumed", f"{header!r} has no unit: read as seconds")

@@ -174,7 +174,10 @@ def _read(source: TextSource, options: ImportOptions, table: Table, log: Importe
     first = [line for line in islice(table.lines, BUFFER) if line.strip()]
     columns = table.columns
     if table.header is None:
-        columns = columns_without_header([split(line, table.delimiter) for line in first])
+        cells = [split(line, table.delimiter) for line in first]
+        columns = columns_without_header(cells)
+        if 2 * sum(len(row) == len(columns) for row in cells) < len(cells):
+            raise LogProblem("no header, and lines of different width: no table")
         log.details["header"] = None
     if table.above:
         log.note("rows_above_header", f"{table.above} rows stand above the header and are read by it too")

@@ -157,13 +157,14 @@ def _time(
     candidates = [c for c in columns if c.role in ("time", "date")]
     candidates.sort(key=lambda c: (TIME_NAMES.index(c.name), c.place))
     date = next((c for c in candidates if c.role == "date"), None)
+    seen = [*rows[:500], *rows[500 :: max(1, len(rows) // 500)]]
     for column in candidates:
-        sample = [row[column.place] for row in rows[:500]]
+        sample = [row[column.place] for row in seen]
         parser = learn(sample, column.header, zone)
         if parser is None:
             continue
         if parser.kind == "clock" and date is not None and date is not column:
-            both = [f"{row[date.place]} {row[column.place]}" for row in rows[:500]]
+            both = [f"{row[date.place]} {row[column.place]}" for row in seen]
             if joined := learn(both, column.header, zone):
                 return joined, (date.place, column.place), column.header
         if column.role == "date" and parser.numeric:

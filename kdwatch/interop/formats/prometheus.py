@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,6 +20,9 @@ COUNTERS = re.compile(r"(total_energy_consumption|energy_consumed|(?P<unit>milli
 DOMAIN = re.compile(r"_(dram|core|uncore|psys|platform|gpu)_joules")
 """Domains beside `package` in node_exporter's and Kepler's counters."""
 DCGM_INSTANT = "DCGM_FI_DEV_POWER_USAGE_INSTANT"
+GPU_WORDS = ("gpu", "dcgm", "nvidia", "amd_")
+Values = list[tuple[float | None, float]]
+"""Seconds (None: the scrape has no time) and joules or watts."""
 
 
 @dataclass(slots=True)
@@ -26,8 +30,21 @@ class Scraped:
     """One device's readings."""
 
     labels: dict[str, str]
-    power: dict[str, list[tuple[float | None, float]]] = field(default_factory=dict)
-    counter: dict[str, list[tuple[float | None, float]]] = field(default_factory=dict)
+    power: dict[str, Values] = field(default_factory=dict)
+    counter: dict[str, Values] = field(default_factory=dict)
+    seen: dict[str, set[str]] = field(default_factory=dict)
+    """By metric: its label texts in this scrape, or the time stamp of its newest sample."""
+
+    def told_before(self, name: str, labels: str, stamp: str | None) -> bool:
+        """Whether this scrape gave the metric of this device already, with other labels (a MIG slice, a pod)."""
+        seen = self.seen.setdefault(name, set())
+        if stamp is not None:
+            self.seen[name] = {stamp}
+            return stamp in seen
+        if labels in seen:  # the next scrape begins
+            seen.clear()
+        seen.add(labels)
+        return len(seen) > 1
 
 
 def read(source: TextSource, options: ImportOptions) -> ImportedLog:
@@ -47,7 +64,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
         labels = dict(LABEL.findall(match[2] or ""))
         names.add(match[1])
         uuids |= {labels[name] for name in ("UUID", "uuid") if labels.get(name)}
-        _take(devices, match[1], labels, match[3], match[4])
+        _take(devices, match, labels)
     log = ImportedLog(source.path, "prometheus-text", source.encoding, rows=rows)
     _leave_parts_out(log, devices)
     if not devices:
@@ -61,7 +78,8 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     return log
 
 
-def _take(devices: dict[str, Scraped], name: str, labels: dict[str, str], text: str, stamp: str | None) -> None:
+def _take(devices: dict[str, Scraped], match: re.Match[str], labels: dict[str, str]) -> None:
+    name, text, stamp = match[1], match[3], match[4]
     factor, counter = _quantity(name)
     value = number_or_none(text)
     if factor is None or value is None or value < 0 or is_blank(value):
@@ -71,7 +89,10 @@ def _take(devices: dict[str, Scraped], name: str, labels: dict[str, str], text: 
         key = f"{key}/{domain[1]}"
     scraped = devices.setdefault(key, Scraped(labels))
     store = scraped.counter if counter else scraped.power
-    store.setdefault(name, []).append((_seconds(stamp), value * factor))
+    if counter and labels.get("mode"):
+        name = f"{name}{{mode={labels['mode']}}}"
+    if not scraped.told_before(name, match[2] or "", stamp):
+        store.setdefault(name, []).append((_seconds(stamp), value * factor))
 
 
 def _leave_parts_out(log: ImportedLog, devices: dict[str, Scraped]) -> None:
@@ -133,7 +154,7 @@ def _seconds(stamp: str | None) -> float | None:
 
 def _device(log: ImportedLog, key: str, scraped: Scraped, options: ImportOptions) -> LoggedDevice:
     labels = scraped.labels
-    gpu = any("gpu" in name.lower() or "dcgm" in name.lower() for name in (*scraped.power, *scraped.counter, *labels))
+    gpu = any(word in name.lower() for name in (*scraped.power, *scraped.counter, *labels) for word in GPU_WORDS)
     kind = (
         "gpu"
         if gpu
@@ -146,22 +167,23 @@ def _device(log: ImportedLog, key: str, scraped: Scraped, options: ImportOptions
     device = LoggedDevice(
         key, kind, kind if kind in ("gpu", "dram") else "package", labels.get("modelName") or labels.get("name")
     )
-    names = sorted(scraped.power, key=lambda name: (name == DCGM_INSTANT, name))
+    names = sorted(scraped.power, key=lambda name: (name == DCGM_INSTANT, "average" in name.lower(), name))
     if len(names) > 1:
         log.note("more_power_columns", f"device {key}: {names[0]} counts, not {', '.join(names[1:])}")
     if names:
         _power(log, device, scraped.power[names[0]], options)
-    counters = list(scraped.counter)
+    metrics: dict[str, list[Values]] = {}
+    for name, values in scraped.counter.items():
+        metrics.setdefault(name.partition("{")[0], []).append(values)
+    counters = list(metrics)
     if len(counters) > 1:
         log.note("more_counters", f"device {key}: {counters[0]} counts, not {', '.join(counters[1:])}")
     if counters:
-        _counter(log, device, scraped.counter[counters[0]], options)
+        _counter(log, device, metrics[counters[0]], options)
     return device
 
 
-def _power(
-    log: ImportedLog, device: LoggedDevice, values: list[tuple[float | None, float]], options: ImportOptions
-) -> None:
+def _power(log: ImportedLog, device: LoggedDevice, values: Values, options: ImportOptions) -> None:
     stamped = all(t is not None for t, _ in values)
     series = PowerSeries()
     for number, (t, watts) in enumerate(values):
@@ -175,28 +197,32 @@ def _power(
         device.energy_j = device.stats.energy_j
 
 
-def _counter(
-    log: ImportedLog, device: LoggedDevice, values: list[tuple[float | None, float]], options: ImportOptions
-) -> None:
-    device.details["energy_counter_j"] = values[-1][1]
-    if len(values) < 2:
+def _counter(log: ImportedLog, device: LoggedDevice, modes: list[Values], options: ImportOptions) -> None:
+    """The rise of a counter, or of several that add up (Kepler's `mode`: dynamic and idle)."""
+    device.details["energy_counter_j"] = math.fsum(values[-1][1] for values in modes)
+    if len(modes) > 1:
+        log.note("modes_added", f"device {device.key}: the energy of {len(modes)} modes (dynamic, idle) is added")
+    if min(map(len, modes)) < 2:
         return
-    if all(t is not None for t, _ in values):
-        values = sorted(values, key=lambda value: value[0] or 0.0)
-    if any(b[1] < a[1] for a, b in pairwise(values)):
+    modes = [sorted(v, key=_stamp) if all(t is not None for t, _ in v) else v for v in modes]
+    if any(b[1] < a[1] for values in modes for a, b in pairwise(values)):
         log.note("counter_reset", f"device {device.key}: the energy counter falls (a restart?): its rise is unknown")
         return
-    device.energy_j = values[-1][1] - values[0][1]
-    start, end = values[0][0], values[-1][0]
+    device.energy_j = math.fsum(values[-1][1] - values[0][1] for values in modes)
+    start, end = modes[0][0][0], modes[0][-1][0]
     if start is not None and end is not None:
         device.duration_s = end - start
         log.time_kind = "epoch"
     elif options.interval_s is not None:
-        device.duration_s = (len(values) - 1) * options.interval_s
+        device.duration_s = (len(modes[0]) - 1) * options.interval_s
     device.mean_w = device.energy_j / device.duration_s if device.duration_s else device.mean_w
     if device.mean_w is not None and device.mean_w > MAX_DEVICE_W:
         text = f"device {device.key}: the counter rises by {device.mean_w:.0f} W on average, more than a device draws"
         log.note("implausible_power", text)
+
+
+def _stamp(value: tuple[float | None, float]) -> float:
+    return value[0] or 0.0
 
 
 def _total(log: ImportedLog, devices: dict[str, Scraped], uuids: set[str]) -> None:
@@ -212,7 +238,11 @@ def _total(log: ImportedLog, devices: dict[str, Scraped], uuids: set[str]) -> No
         "energy_counter_j": sum(c for d in log.devices if (c := d.details.get("energy_counter_j")) is not None) or None,
         "distinct_uuids": len(uuids),
     }
-    if log.total_j is None:
+    if log.total_j is None and any(d.stats.n_samples > 1 for d in with_power if d.stats and "power_w" in d.details):
+        log.note(
+            "no_time", "several readings without times: energy is unknown; give --interval SECONDS between scrapes"
+        )
+    elif log.total_j is None and not any(note.code == "counter_reset" for note in log.notes):
         log.note("one_scrape", "one scrape gives power and a counter, not energy: a second scrape is needed")
     elif len(known) < len(log.devices):
         log.note("partial_total", "the total leaves out devices with one reading only")

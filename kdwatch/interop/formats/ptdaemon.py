@@ -28,7 +28,7 @@ class Metered:
 
 def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Read total Watts; channels are parts of it."""
-    parser = TimeParser("epoch" if options.zone else "local", month_first=True, zone=options.zone)
+    parser = TimeParser("epoch" if options.zone else "local", order="mdy", zone=options.zone)
     found = Metered()
     for line in source.lines():
         if line.strip():

@@ -183,7 +183,9 @@ def _facts(log: ImportedLog, rows: list[Row], jobs: list[tuple[Row, list[Row]]])
         log.note("energy_blank", f"{log.details['blank']} rows have no energy: unknown")
     if log.details["zero"]:
         log.note("energy_zero", f"{log.details['zero']} rows have energy 0: no data or never ran; not counted")
-    if len(jobs) < len(rows):
+    if any("." in job_id(row) for row, _ in jobs):
+        log.note("steps_only", "jobs without an allocation row: their largest step counts, the job may have used more")
+    elif len(jobs) < len(rows):
         log.note(
             "steps_repeat",
             f"{len(rows)} rows of {len(jobs)} jobs: steps repeat the job's energy, the allocation's row counts",

@@ -74,8 +74,12 @@ def _total(log: ImportedLog) -> None:
     outer = outermost(log.stages)
     log.details["windows"] = [stage.name for stage in log.stages]
     if len(outer) < len(log.stages):
-        inner = [stage for stage in log.stages if stage not in outer]
-        log.note("nested_windows", f"{len(inner)} windows lie inside others and are not added again")
+        inner = [stage for stage in log.stages if not any(stage is other for other in outer)]
+        again = sum(any(stage == other for other in outer) for stage in inner)
+        if again:
+            log.note("repeated_windows", f"{again} windows are in the file again and are not added again")
+        if again < len(inner):
+            log.note("nested_windows", f"{len(inner) - again} windows lie inside others and are not added again")
         log.details["nested"] = [{"name": s.name, "energy_j": s.energy_j, "duration_s": s.duration_s} for s in inner]
         log.stages = outer
     _sums(log, outer)
