@@ -46,6 +46,8 @@ class Builtin:
     """Settings that may name a file or directory whose content is part of the output's identity."""
     reuse: bool
     """Whether a stored output is taken by default."""
+    grace_s: float
+    """Seconds that it may need to save after TERM."""
 
     def accepts(self, name: str) -> tuple[str, ...]:
         """Kinds of artifact that an input takes."""
@@ -76,6 +78,7 @@ def _builtin(uses: str, entry: BuiltinStage) -> Builtin:
         ignored=frozenset(entry.ignored_settings),
         paths=frozenset(entry.path_settings),
         reuse=bool(entry.reuse),
+        grace_s=entry.grace_s,
     )
 
 

@@ -101,8 +101,9 @@ class StageRecipe(BaseModel):
     """Working directory; relative to the recipe's."""
     timeout: Seconds | None = None
     """Time in seconds after which the stage is ended; None: never."""
-    grace: Seconds = 10.0
-    """Seconds between TERM and KILL, and how long processes may outlive the stage's first."""
+    grace: Seconds | None = None
+    """Seconds between TERM and KILL, and how long processes may outlive the stage's first; None: what a built-in needs
+    to save, 10 for a command."""
     reuse: bool | None = None
     """Take a stored output that matches instead of running; None: the built-in's own default."""
 

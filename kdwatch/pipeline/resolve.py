@@ -15,6 +15,8 @@ from kdwatch.pipeline.hashing import HashMemory
 from kdwatch.pipeline.recipe_model import Recipe, StageRecipe
 from kdwatch.rundir.errors import UsageProblem
 
+COMMAND_GRACE_S = 10.0
+
 
 @dataclass(frozen=True)
 class ResolvedStage:
@@ -37,6 +39,13 @@ class ResolvedStage:
     def name(self) -> str:
         """Name of the stage."""
         return self.recipe.name
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds between TERM and KILL."""
+        if self.recipe.grace is not None:
+            return self.recipe.grace
+        return self.builtin.grace_s if self.builtin else COMMAND_GRACE_S
 
     @property
     def argv(self) -> list[str]:

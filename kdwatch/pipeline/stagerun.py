@@ -6,9 +6,11 @@ import json
 import logging
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kdwatch.pipeline import attempts
 from kdwatch.pipeline.artifacts import Artifact
 from kdwatch.pipeline.locks import MakerLock
 from kdwatch.pipeline.resolve import ResolvedStage, environment, stored
@@ -173,7 +175,7 @@ class StageRun:
             log=recorder.run / "logs" / f"{stage.name}.log",
             events=recorder.run / "events.jsonl",
             origin=recorder.origin,
-            grace_s=stage.recipe.grace,
+            grace_s=stage.grace_s,
             log_cap_b=self.run.recipe.log_cap,
         )
 
@@ -183,6 +185,7 @@ class StageRun:
         if stage.artifact and stage.builtin and stage.builtin.makes:
             owner = None if self.alone else self.recorder.run.name
             self.staging = self.run.store.staging(stage.builtin.makes, stage.artifact, owner)
+            attempts.note(self.staging, self.recorder.run.name, stage.name)
         inputs = {n: str(self.run.store.path(kind, id)) for n, (kind, id) in stage.input_artifacts.items()}
         config = {
             "name": stage.name,
@@ -259,11 +262,18 @@ class StageRun:
         assert stage.artifact and stage.builtin and stage.builtin.makes
         self.recorder.samplers.edge(wait_s=EDGE_S)
         energy_j = self._energy_j()
+        before = attempts.earlier(staging, self.recorder.run.name)
+        if any(a.energy_j is None for a in before):
+            text = "its energy lacks that of earlier runs which began it and are gone"
+            self.recording.warn("energy_incomplete", text, stage=stage.name)
+        if energy_j is not None:
+            energy_j = round(energy_j + sum(a.energy_j or 0.0 for a in before), 3)
         meta: dict[str, Any] = {
             "id": stage.artifact,
             "kind": stage.builtin.makes,
             "made_by": {"run": self.recorder.run.name, "stage": stage.name, "uses": stage.recipe.uses},
             "energy_j": energy_j,
+            "attempts": [asdict(a) for a in before],
             "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "inputs": {name: id for name, (_, id) in stage.input_artifacts.items()},
             "settings": stage.settings,

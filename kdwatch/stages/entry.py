@@ -101,10 +101,13 @@ def _guarded(kind: type[S], work: Callable[[S, Stage], None]) -> int:
     except OSError as error:
         _say(_disk_line(error))
         return 1
-    except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+    except Exception as error:  # libraries have kinds of their own for both
+        if os.strerror(errno.ENOSPC) in str(error):
+            _say(_disk_line(OSError(errno.ENOSPC, "")))
+        elif _out_of_memory(error):
+            _say(f"out of memory ({_first_line(error)}): lower {_memory_settings(kind)}")
+        else:
             raise
-        _say(f"out of memory ({_first_line(error)}): lower {_memory_settings(kind)}")
         return 1
     return 0
 

@@ -156,6 +156,8 @@ class TrainSettings(ModelSettings):
     """`ghost`: what lies outside the top-k is one more class; `paper-compatible`: plain truncation, biased."""
     teacher: str | None = None
     """Only for `on_policy`: the model that scores the student's own answers."""
+    teacher_revision: str | None = None
+    """Its hub revision."""
     logits: str | None = None
     """Directory of a logit cache made outside, in place of the input logits."""
     max_new_tokens: Count = 64
@@ -190,6 +192,8 @@ class TrainSettings(ModelSettings):
 
     @model_validator(mode="after")
     def _objective(self) -> TrainSettings:
+        if self.dtype == "float16":
+            raise ValueError("float16 cannot hold small gradients: train in bfloat16 or float32")
         if self.objective == "on_policy" and not self.teacher:
             raise ValueError("objective on_policy needs `teacher:`: name the model that scores")
         if self.objective != "on_policy" and self.teacher:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -116,6 +117,25 @@ def test_a_stage_that_fails_leaves_no_artifact(rows: Path, mark: str) -> None:
     run = record(rows, recipe())
     assert events(run, "run_ended")[0]["status"] == "failed"
     assert list(ArtifactStore()) == []
+
+
+def test_an_output_carries_the_energy_of_the_runs_that_began_it(
+    rows: Path, mark: str, own_home: Path, package_250w
+) -> None:
+    """What a stopped stage left is taken up by the next run, and what it took is not forgotten; a deleted run is."""
+    first = record(rows, recipe() + "  timeout: 0.3\n")
+    assert stage_events(first, "data")["stage_ended"]["status"] == "failed"
+    spent = next(s for s in build_report(first)["stages"] if s["name"] == "data")["energy_j"]["total"]
+    second = record(rows, recipe())
+    found = next(iter(ArtifactStore()))
+    assert found.meta["attempts"] == [{"run": first.name, "stage": "data", "energy_j": spent}] and spent > 0
+    own = next(s for s in build_report(second)["stages"] if s["name"] == "data")["energy_j"]["total"]
+    assert found.energy_j == pytest.approx(own + spent, rel=0.2)
+    assert not (warning_codes(second) & {"energy_incomplete"})
+    ArtifactStore().remove(found)
+    gone = record(rows, recipe() + "  timeout: 0.3\n")
+    shutil.rmtree(gone)
+    assert "energy_incomplete" in warning_codes(record(rows, recipe()))
 
 
 def test_an_output_that_cannot_be_stored_fails_its_stage(rows: Path, mark: str, own_home: Path) -> None:

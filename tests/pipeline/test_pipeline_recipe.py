@@ -15,7 +15,7 @@ from kdwatch.cli.root import cli
 from kdwatch.pipeline.launch import recipe_spec
 from kdwatch.pipeline.recipe import Recipe, load_recipe, parse_recipe
 from kdwatch.pipeline.recipe_model import StageRecipe
-from kdwatch.pipeline.resolve import measured_gpus
+from kdwatch.pipeline.resolve import measured_gpus, resolve
 from kdwatch.rundir.errors import UsageProblem
 
 GOOD = """
@@ -45,6 +45,14 @@ def test_a_whole_recipe() -> None:
     assert recipe.env == {"A": "b", "N": "3"}
     assert stage.argv == ["python3", "train.py", "--name", "two words"]
     assert stage.cuda_devices == "0,2"
+
+
+def test_a_student_has_time_to_save_unless_the_recipe_says_otherwise() -> None:
+    student = "{name: %s, uses: student.train, with: {student: m}, inputs: {data: d}%s}"
+    data = "{name: d, uses: preprocess, with: {data: x, tokenizer: m}}"
+    stages = [data, student % ("a", ""), student % ("b", ", grace: 5s"), "{name: c, run: 'true'}"]
+    found = resolve(parse_recipe("name: r\nstages:\n" + "".join(f"- {s}\n" for s in stages)))
+    assert [stage.grace_s for stage in found] == [10, 120, 5, 10]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -265,5 +267,45 @@ def test_out_of_memory_and_full_disk_say_what_to_do(
     )
     assert "gradient_checkpointing" in fails(MemoryError())
     assert "disk full" in fails(OSError(errno.ENOSPC, "No space left on device", "x"))
+    assert "disk full" in fails(ValueError("serializing: I/O error: No space left on device (os error 28)"))
     with pytest.raises(RuntimeError, match="something else"):
         fails(RuntimeError("something else"))
+
+
+SMALL_DISK = """
+mount -t tmpfs -o size=$1 none "$2" || exit 77
+"$3" -m "$4"
+code=$?
+ls -A "$2"
+exit $code
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("preprocess", "8k"), ("cache", "12k"), ("generate", "16k"), ("sft", "40k")]
+)
+def test_a_disk_that_fills_up_ends_with_one_line_and_nothing_that_looks_whole(
+    name: str, size: str, world: World, tmp_path: Path
+) -> None:
+    """On a real small file system; skipped where none can be mounted."""
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare")
+    world.whole(name)
+    case = world.cases[name]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    config = {
+        "name": name,
+        "settings": {**case.settings, "checkpoint_every_s": 1e-9} if name == "sft" else case.settings,
+        "inputs": {key: str(world.folder / made / "out") for key, made in case.inputs.items()},
+        "output": str(disk),
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    words = ["unshare", "-rm", "sh", "-c", SMALL_DISK, "sh", size, str(disk), sys.executable]
+    env = {**os.environ, "KDWATCH_STAGE_CONFIG": str(tmp_path / "config.json")}
+    done = subprocess.run([*words, BUILTIN[case.uses].module], env=env, capture_output=True, text=True, check=False)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no small file system can be mounted here")
+    assert done.returncode in (1, 2), done.stderr
+    assert "Traceback" not in done.stderr and "free" in done.stderr.splitlines()[-1]
+    assert not {"meta.json", "manifest.json", "training.json"} & set(done.stdout.split())

@@ -111,11 +111,17 @@ def test_unusable_rows_are_counted_and_none_left_is_an_error(tmp_path: Path, mod
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{}\n{torn", "line 2 is no JSON"), ("[1]\n", "line 1 is no object"), ("", "no usable row")],
+    [
+        (b"{}\n{torn", "line 2 is no JSON"),
+        (b"[1]\n", "line 1 is no object"),
+        (b"", "no usable row"),
+        (b'{}\n{"prompt": "caf\xe9"}\n', "line 2 is no JSON"),
+        (b"[" * 200_000, "line 1 is no JSON"),
+    ],
 )
-def test_broken_lines_are_named(tmp_path: Path, models: dict[str, Path], content: str, message: str) -> None:
+def test_broken_lines_are_named(tmp_path: Path, models: dict[str, Path], content: bytes, message: str) -> None:
     path = tmp_path / "x.jsonl"
-    path.write_text(content)
+    path.write_bytes(content)
     with pytest.raises(StageProblem, match=message):
         in_process(
             preprocess.work, PreprocessSettings(data=str(path), tokenizer=str(models["student"])), tmp_path / "o"

@@ -303,6 +303,11 @@ def test_early_stop_follows_epsilon_and_patience_and_keeps_the_best() -> None:
     assert rule.over and rule.best == 0.8 and rule.best_update == 50
 
 
+def test_half_precision_without_the_range_for_gradients_is_refused(models: dict[str, Path]) -> None:
+    with pytest.raises(ValueError, match="train in bfloat16 or float32"):
+        settings_for(models["student"], dtype="float16")
+
+
 def test_epsilon_without_patience_is_a_settings_error() -> None:
     """Row 41."""
     with pytest.raises(ValueError, match="patience"):

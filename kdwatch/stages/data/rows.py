@@ -105,7 +105,7 @@ def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
 def _json_array(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StageProblem(f"data: {path} is no JSON ({error})") from None
     if not isinstance(values, list) or not all(isinstance(v, dict) for v in values):
         raise StageProblem(f"data: {path} must hold an array of objects; one object a line is a .jsonl file")
@@ -113,13 +113,13 @@ def _json_array(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    with path.open(encoding="utf-8") as f:
+    with path.open("rb") as f:
         for number, line in enumerate(f, 1):
             if not line.strip():
                 continue
             try:
                 values = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise StageProblem(
                     f"data: {path} line {number} is no JSON ({error}): mend or remove the line"
                 ) from None

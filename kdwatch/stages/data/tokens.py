@@ -88,8 +88,7 @@ def write_tokens(
     """Write a data set; `counts` goes into `meta.json` as it is."""
     packed = pack_rows(rows, held_out)
     for name in NAMES:
-        with whole_file(folder / f"{name}.npy") as f:
-            np.save(f, getattr(packed, name), allow_pickle=False)
+        _save_array(folder / f"{name}.npy", getattr(packed, name))
     write_json(folder / "tasks.json", {"tasks": [r.task for r in rows]})
     meta = {
         "format": FORMAT,
@@ -108,6 +107,14 @@ def write_tokens(
     }
     write_json(folder / "meta.json", meta)
     return TokenSet(packed.ids, packed.targets, packed.offsets, packed.held_out, meta)
+
+
+def _save_array(path: Path, array: np.ndarray) -> None:
+    """As numpy.save, whose error does not say so when the disk is full."""
+    array = np.ascontiguousarray(array)
+    with whole_file(path) as f:
+        np.lib.format.write_array_header_1_0(f, np.lib.format.header_data_from_array_1_0(array))
+        f.write(array.data)
 
 
 def read_tokens(folder: Path, *, verify: bool = True) -> TokenSet:

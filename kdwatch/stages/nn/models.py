@@ -58,6 +58,10 @@ def load_model(
             local_files_only=True,
         )
     except Exception as error:  # transformers and safetensors raise many kinds for a torn model
+        if not settings.trust_remote_code and "trust_remote_code" in str(error):
+            raise StageProblem(
+                f"model: {folder} brings code of its own: read it, then allow it with trust_remote_code: true"
+            ) from None
         raise StageProblem(
             f"model: {folder} cannot be loaded ({_first_line(error)}): check or fetch it again"
         ) from None

@@ -41,12 +41,13 @@ class OnPolicy:
     def make(cls, settings: TrainSettings, vocabulary: int, data: TokenSet, device: torch.device) -> OnPolicy:
         """Load the teacher. StageProblem where its ids mean other tokens."""
         assert settings.teacher is not None
-        tokenizer = TextTokenizer.load(settings.teacher)
+        tokenizer = TextTokenizer.load(settings.teacher, settings.teacher_revision)
         if tokenizer.map_hash != data.meta["vocabulary"]["map"]:
             raise StageProblem(
                 "data and teacher have different vocabularies: on-policy distillation needs one tokenizer"
             )
-        teacher = models.load_model(settings.teacher, settings, device, dtype=compute.DTYPES[settings.dtype])
+        own = settings.model_copy(update={"revision": settings.teacher_revision})
+        teacher = models.load_model(settings.teacher, own, device, dtype=compute.DTYPES[settings.dtype])
         models.real_vocabulary(teacher, tokenizer, "teacher")
         return cls(settings, vocabulary, teacher, data, device)
 
