@@ -21,7 +21,7 @@ from kdwatch.tui.feed import RunFeed
 from kdwatch.tui.fmt import Units, next_unit
 from kdwatch.tui.frame import Frame, Notice
 from kdwatch.tui.palette import KeyCommands
-from kdwatch.tui.plain import can_show_screen, fallback_intensity, glyphs_for, units_of
+from kdwatch.tui.plain import can_show_screen, colours_of_screen, fallback_intensity, glyphs_for, units_of
 from kdwatch.tui.replay import ReplayFeed
 from kdwatch.tui.screens import make_screen
 from kdwatch.tui.screens.dialogs import ConfirmScreen
@@ -61,6 +61,7 @@ class KdwatchApp(App[int]):
         make_feed: Callable[..., RunFeed] | None = None,
     ) -> None:
         super().__init__()
+        self.animation_level = "none"
         self.settings = settings or load()
         self.readonly = readonly or bool(self.settings["readonly"])
         self.table = keys.remapped(self.settings.keys)
@@ -358,7 +359,7 @@ def run_app(
         return plain.follow(path, command_line=settings)
     if path is not None:
         RunReader(path)
-    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    os.environ.update(colours_of_screen(os.environ))
     chosen = load({**(settings or {}), **({"readonly": True} if readonly else {})})
     app = KdwatchApp(path, settings=chosen, replay=replay, speed=speed, start=start, screen=screen)
     code = app.run()

@@ -42,6 +42,15 @@ def can_show_screen() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
 
 
+def colours_of_screen(environment: Mapping[str, str]) -> dict[str, str]:
+    """What to change in the environment under GNU screen: it hands COLORTERM on from the terminal around it, and takes
+    24-bit colours for other attributes; 256 colours it can show."""
+    if not environment.get("STY"):
+        return {}
+    term = environment.get("TERM", "")
+    return {"COLORTERM": "", "TERM": term if "256color" in term else "screen-256color"}
+
+
 def units_of(settings: Settings, frame: Frame) -> Units:
     """The unit asked for, with the run's own grid and PUE before the settings'."""
     pue = frame.run.pue if frame.run.pue != 1.0 else settings["pue"] or 1.0

@@ -1,4 +1,5 @@
-"""Colours: a dark theme, a light one, and the terminal's own."""
+"""Colours: a dark theme, a light one, and the terminal's own. Chosen so that 256 colours come near them: greys stay
+grey, the plot's fill stays blue."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ DARK = Theme(
     secondary="#c099e8",
     accent="#6cb6eb",
     foreground="#d7dae0",
-    background="#111418",
-    surface="#171b21",
-    panel="#222831",
+    background="#121417",
+    surface="#181b20",
+    panel="#24282f",
     success="#8ec07c",
     warning="#e5b567",
     error="#ef7171",
     dark=True,
-    variables={"line": "#6cb6eb", "fill": "#2d5270", "quiet": "#858d99", "stage-mark": "#c099e8"},
+    variables={"line": "#6cb6eb", "fill": "#2d5278", "quiet": "#858d99", "stage-mark": "#c099e8"},
 )
 
 LIGHT = Theme(
@@ -33,7 +34,7 @@ LIGHT = Theme(
     warning="#96610a",
     error="#b3261e",
     dark=False,
-    variables={"line": "#0b63a5", "fill": "#a9cbe6", "quiet": "#666d78", "stage-mark": "#7a3fb0"},
+    variables={"line": "#0b63a5", "fill": "#a9cbeb", "quiet": "#666d78", "stage-mark": "#7a3fb0"},
 )
 
 _PLAIN = BUILTIN_THEMES["ansi-dark"].variables | {

@@ -18,7 +18,8 @@ PATIENCE_S = 90.0
 
 
 class Terminal:
-    """A child on a pty of its own. `wait_for` reads until a text is on the screen."""
+    """A child on a pty of its own: a Python module, or with `module` empty the command that `arguments` are.
+    `wait_for` reads until a text is on the screen."""
 
     def __init__(
         self, arguments: list[str], size: tuple[int, int] = (120, 40), module: str = "kdwatch", **environment: str
@@ -32,9 +33,10 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, window)
-            # readline puts COLUMNS and LINES into the C environment behind os.environ's back: execve, not execv
+            # readline puts COLUMNS and LINES into the C environment behind os.environ's back: with an environment
             whole = {**os.environ, "TERM": "xterm-256color", **environment}
-            os.execve(sys.executable, [sys.executable, "-m", module, *arguments], whole)
+            command = [sys.executable, "-m", module, *arguments] if module else arguments
+            os.execvpe(command[0], command, whole)
 
     def read(self, seconds: float) -> bytes:
         """What comes within `seconds`, as soon as it is silent for a tenth of them; fed to the screen too."""
