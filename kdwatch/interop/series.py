@@ -56,7 +56,6 @@ class PowerSeries:
         self._spool = Spool()
         self.scale = 1.0
         """Factor to watts, applied when read: known only once the unit is."""
-        self.missing = 0
         self.negative = 0
         self.sentinels = 0
         self.zeros = 0

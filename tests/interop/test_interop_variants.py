@@ -330,3 +330,15 @@ def test_codecarbon_without_any_part_has_nothing_that_differs(read) -> None:
         "timestamp,project_name,duration,emissions,energy_consumed\n2021-03-01T10:00:00,proj,60.0,0.001,0.01\n"
     )
     assert entry["total_energy_j"] == pytest.approx(36000.0) and "parts_differ" not in codes(entry)
+
+
+def test_readings_that_are_missing_are_counted_and_said(read) -> None:
+    """GPU 0 is lost half way, GPU 1 has no sensor: neither is silent, and no reading is 0."""
+    text = [HEADER]
+    for s in range(10):
+        text.append(f"{stamp(s)}, 0, {'100.00 W' if s < 5 else '[GPU requires reset]'}")
+        text.append(f"{stamp(s)}, 1, [Not Supported]")
+    entry = read("\n".join(text) + "\n")
+    assert entry["energy_j"] == pytest.approx({"0": 400.0})
+    texts = {warning["code"]: warning["text"] for warning in entry["warnings"]}
+    assert texts["missing"].startswith("device 0: 5 of 10") and texts["no_reading"].endswith("device 1")

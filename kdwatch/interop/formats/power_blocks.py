@@ -20,8 +20,8 @@ MOST_W = 1e9
 NO_SENTINEL_W = 2000.0
 """Below this no reading is a sentinel."""
 
-Part = tuple[str, Sequence[float], Sequence[float]]
-"""A device's key, seconds and watts."""
+Part = tuple[str, Sequence[float], Sequence[float | None]]
+"""A device's key, seconds and watts, None for no reading."""
 
 
 def take_block(power: PowerTable, block: Block) -> bool:
@@ -39,7 +39,11 @@ def take_block(power: PowerTable, block: Block) -> bool:
     for column, watts in columns:
         assert watts is not None
         for base, when, values in _by_device(bases, times, watts):
-            power.put_many(power.device_key(base, column), column, when, values)
+            key = power.device_key(base, column)
+            known, readings = _known(when, values)
+            power.put_many(key, column, known, readings)
+            if len(readings) < len(values):
+                power.missing[key, column.header] += len(values) - len(readings)
     if plan.name:
         _names(power, bases, block.column(plan.name.place))
     return True
@@ -85,26 +89,26 @@ def _bases(power: PowerTable, block: Block) -> list[str] | None:
 
 
 def _by_device(bases: list[str] | None, times: list[float], watts: Sequence[float | None]) -> list[Part]:
-    """The readings of each device, those that there are."""
+    """The rows of each device."""
     if bases is None:
-        return [_known("", times, watts)]
+        return [("", times, watts)]
     devices = list(dict.fromkeys(bases))
     turn = len(devices)
     if bases == (devices * (len(bases) // turn + 1))[: len(bases)]:
-        return [_known(base, times[at::turn], watts[at::turn]) for at, base in enumerate(devices)]
+        return [(base, times[at::turn], watts[at::turn]) for at, base in enumerate(devices)]
     found: dict[str, tuple[list[float], list[float | None]]] = {base: ([], []) for base in devices}
     for base, t, value in zip(bases, times, watts, strict=True):
         when, values = found[base]
         when.append(t)
         values.append(value)
-    return [_known(base, *columns) for base, columns in found.items()]
+    return [(base, *columns) for base, columns in found.items()]
 
 
-def _known(base: str, times: Sequence[float], watts: Sequence[float | None]) -> Part:
-    if None not in watts:
-        return base, times, [value for value in watts if value is not None]
-    kept = [(t, value) for t, value in zip(times, watts, strict=True) if value is not None]
-    return base, [t for t, _ in kept], [value for _, value in kept]
+def _known(times: Sequence[float], watts: Sequence[float | None]) -> tuple[Sequence[float], list[float]]:
+    readings = [value for value in watts if value is not None]
+    if len(readings) < len(watts):
+        times = [t for t, value in zip(times, watts, strict=True) if value is not None]
+    return times, readings
 
 
 def _names(power: PowerTable, bases: list[str] | None, names: list[str]) -> None:

@@ -36,6 +36,7 @@ def check_power_log(
         )
     _note_rows(log, counts, source)
     _note_units(log, power, source)
+    _note_missing(log, power)
     _note_times(log, power, options)
     timed = log.time_kind is not None
     written = power.plan.devices[0].factor is not None or bool(power.units)
@@ -113,6 +114,20 @@ def _note_units(log: ImportedLog, power: PowerTable, source: TextSource) -> None
     if plan.others:
         names = ", ".join(column.header for column in plan.others)
         log.note("more_power_columns", f"energy is from {main.header!r}; {names} are given in details.by_column")
+
+
+def _note_missing(log: ImportedLog, power: PowerTable) -> None:
+    """Devices with rows that hold no reading, and those that never have one."""
+    known = {device.key: len(device.series or ()) for device in log.devices}
+    main = {column.header for column in power.plan.devices}
+    without = []
+    for (key, header), missing in power.missing.items():
+        if header in main and known.get(key):
+            log.note("missing", f"device {key}: {missing} of {known[key] + missing} readings are missing")
+        elif header in main and key not in log.details.get("left_out_keys", ()):
+            without.append(key)
+    if without:
+        log.note("no_reading", f"without any reading, and not counted: device {', '.join(without)[:200]}")
 
 
 def _name_says_power(source: TextSource) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
@@ -39,6 +40,8 @@ class PowerTable:
         self.names: dict[str, str] = {}
         self.negative: list[tuple[float, float, float]] = []
         """Time, watts and seconds since the reading before, of the first negative readings."""
+        self.missing: Counter[tuple[str, str]] = Counter()
+        """Cells that say that there is no reading, by device and column."""
         self.bad_cells = 0
         self.bad_times = 0
         self.interval_s = interval_s
@@ -66,7 +69,9 @@ class PowerTable:
                 continue
             for column in self.wanted:
                 value = self.watts(row[column.place], column)
-                if value is not None:
+                if value is None:
+                    self.missing[self.device_key(base, column), column.header] += 1
+                else:
                     self._put(self.device_key(base, column), column, t, value)
             if plan.name and not keyed and "0" not in self.names:
                 self.names["0"] = row[plan.name.place]
