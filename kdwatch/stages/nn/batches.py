@@ -26,6 +26,10 @@ class Batch:
     """int64 [M]: row of each target's prediction."""
     position: torch.Tensor
     """int64 [M]: position whose logits predict the target: one before it."""
+    needed: torch.Tensor
+    """int64 [P]: the different values of `position`, rising: what goes through the output layer."""
+    place: torch.Tensor
+    """int64 [M]: place of `position` in `needed`."""
     labels: torch.Tensor
     """int64 [M]: the target."""
     numbers: list[int]
@@ -91,7 +95,10 @@ def _batch(
         return torch.from_numpy(np.concatenate(parts).astype(np.int64)).to(device, non_blocking=True)
 
     there = torch.from_numpy(ids).to(device, non_blocking=True)
-    return Batch(there, tensor(row), tensor(position), tensor(labels), numbers, tokens)
+    needed, place = np.unique(np.concatenate(position), return_inverse=True)  # on the host: no wait for the device
+    return Batch(
+        there, tensor(row), tensor(position), tensor([needed]), tensor([place]), tensor(labels), numbers, tokens
+    )
 
 
 def response_logits(model: Any, batch: Batch, vocabulary: int) -> torch.Tensor:
@@ -99,11 +106,10 @@ def response_logits(model: Any, batch: Batch, vocabulary: int) -> torch.Tensor:
 
     Only positions that some row of the batch needs go through the output layer.
     """
-    keep, where = torch.unique(batch.position, return_inverse=True)
     extra = {} if batch.positions is None else {"position_ids": batch.positions}
-    logits = model(input_ids=batch.ids, logits_to_keep=keep, use_cache=False, **extra).logits
-    if logits.shape[1] == batch.ids.shape[1] != keep.numel():
-        where = batch.position
+    logits = model(input_ids=batch.ids, logits_to_keep=batch.needed, use_cache=False, **extra).logits
+    whole = logits.shape[1] == batch.ids.shape[1] != batch.needed.numel()  # a model that does not know logits_to_keep
+    where = batch.position if whole else batch.place
     return logits.flatten(0, 1).index_select(0, batch.row * logits.shape[1] + where)[:, :vocabulary]
 
 
