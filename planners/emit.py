@@ -121,16 +121,18 @@ def _comment(result: PlanResult, best: Recommendation) -> list[str]:
 
 
 def _own_recipe(best: Recommendation) -> dict[str, Any]:
-    """The recipe of the run that the candidate was measured in."""
+    """The recipe of the run that the candidate was measured in; its paths start where they did."""
     path = Path(best.run_dir or "") / "manifest.json"
     try:
-        recipe = json.loads(path.read_text(encoding="utf-8"))["recipe"]
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        recipe = manifest["recipe"]
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageProblem(f"--emit: {path} holds no recipe; plan from another run") from None
     if not isinstance(recipe, dict) or not recipe.get("stages"):
         raise UsageProblem(f"--emit: {path} holds no recipe (was it imported?); plan from a run of a recipe")
     kept = {key: value for key, value in recipe.items() if not _unset(value) and key != "sweep"}
-    return kept | {"stages": [_own_stage(stage) for stage in recipe["stages"]]}
+    there = {"workdir": folder} if isinstance(folder := manifest.get("folder"), str) else {}
+    return kept | there | {"stages": [_own_stage(stage) for stage in recipe["stages"]]}
 
 
 def _own_stage(stage: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,7 +172,13 @@ def _models(best: Recommendation, models: Models) -> dict[str, str]:
     missing = [option for option, value in options if not value]
     if missing or not (student and teacher and data):
         raise UsageProblem(f"--emit: {best.id} names no model or data of its own; give {', '.join(missing)}")
-    return {"student": student, "teacher": teacher, "data": data}
+    return {"student": _place(student), "teacher": _place(teacher), "data": _place(data)}
+
+
+def _place(name: str) -> str:
+    """The absolute path of what is there from here; hub names, and what is not there, stay as they are."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
 
 
 def _stage(name: str, uses: str, settings: dict[str, Any], **inputs: str) -> dict[str, Any]:

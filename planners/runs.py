@@ -77,8 +77,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 def _folder(manifest: Mapping[str, Any]) -> Path | None:
     """Where the recipe's relative paths start, if the manifest says so."""
-    recipe = manifest.get("recipe")
-    folder = recipe.get("workdir") if isinstance(recipe, Mapping) else None
+    folder = manifest.get("folder")
     return Path(folder) if isinstance(folder, str) else None
 
 

@@ -32,6 +32,7 @@ def publish(run: Path, folder: Path) -> Path:
     manifest["versions"]["system"] = str(manifest["versions"].get("system", "")).split(" ")[0]
     manifest["environment"] = sorted(KEPT_VARIABLES & set(manifest.get("environment", [])))
     manifest["git"] = None
+    manifest.pop("folder", None)
     (target / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
     for log in (target / "logs").glob("*.log"):
         log.write_text(PATHS.sub("PATH", log.read_text(errors="replace")))

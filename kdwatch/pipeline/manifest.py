@@ -51,6 +51,7 @@ def build_manifest(
         "regime": regime,
         "recorder": identity(),
         "recipe": mask_mapping(recipe),
+        "folder": str(workdir),
         "stages": [dict(s) for s in stages],
         "devices": devices,
         "sensors": [sensor_entry(s) for s in sensors],

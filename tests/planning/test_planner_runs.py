@@ -12,6 +12,7 @@ from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.paths import runs_dir
 from kdwatch.rundir.writer import RunWriter
 from planners import PlanRequest, load, plan
+from planners.emit import Models, recipe_text
 from planners.modelsize import named_params_b, reported_params_b, stored_params_b
 from planners.runs import scope_of
 
@@ -177,6 +178,41 @@ def test_own_recipe_is_emitted_and_accepted(tmp_path: Path) -> None:
     recipe = load_recipe(tmp_path / "again.yaml")
     assert recipe.regime == "kd" and recipe.stages[2].settings["alpha"] == 0.3
     assert recipe.budget == pytest.approx(3.6e6)
+
+
+def test_an_emitted_recipe_runs_from_any_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative paths of a run's recipe start where they did, wherever the new recipe lies and is started."""
+    from click.testing import CliRunner
+
+    from kdwatch.cli.root import cli
+
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    for folder in (project, elsewhere):
+        folder.mkdir()
+    (project / "work.sh").write_text(
+        """sleep 0.3; echo '{"type": "quality", "q": 0.9, "benchmarks": {}}' >> $KDWATCH_EVENTS\n"""
+    )
+    (project / "r.yaml").write_text(
+        "name: own\nregime: sft\nstages:\n"
+        "- {name: student, kind: student, run: sh work.sh}\n- {name: evaluate, kind: evaluate, run: sh work.sh}\n"
+    )
+    monkeypatch.chdir(project)
+    done = CliRunner().invoke(cli, ["run", "r.yaml", "--plain"])
+    assert done.exit_code == 0, done.output
+    monkeypatch.chdir(elsewhere)
+    made = CliRunner().invoke(cli, ["plan", "--budget", "1kWh", "--frontier", "last", "--emit", "again.yaml"])
+    assert made.exit_code == 0 and "not found" not in made.stderr, made.output
+    monkeypatch.chdir("/")
+    again = CliRunner().invoke(cli, ["run", str(elsewhere / "again.yaml"), "--plain"])
+    assert again.exit_code == 0, again.output
+
+
+def test_models_named_by_a_path_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    result = plan(PlanRequest(budget_kwh=20), load(["paper"]))
+    text = recipe_text(result, Models(data="rows.jsonl", student="owner/model"))
+    assert str(tmp_path / "rows.jsonl") in text and "student: owner/model" in text
 
 
 @pytest.mark.parametrize(
