@@ -204,7 +204,7 @@ def _stage(
     ledger: Ledger, stage: Stage, accounts: ByDevice, counted: set[str], total: float | None, end: float
 ) -> StageTotals:
     ran = bool(stage.windows)
-    claimed = [t for t in ledger.devices.values() if stage.claims(t.spec)]
+    claimed = [t for t in ledger.devices.values() if stage.claims(t.spec) or stage.name in accounts[t.key].of]
     devices = tuple(
         _stage_device(ledger, t, accounts[t.key].of.get(stage.name), t.key in counted) for t in claimed if ran
     )

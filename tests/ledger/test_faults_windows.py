@@ -181,6 +181,20 @@ def test_stages_at_the_same_time_share_by_declared_gpus_only() -> None:
     assert stage(totals, "a").shared_j == pytest.approx(600.0, rel=0.01)
 
 
+def test_a_stage_that_declares_other_gpus_the_second_time_keeps_what_it_used_the_first() -> None:
+    """Board 0 for 4 s, then board 1 for 4 s, 100 W each: both are the stage's, so stages and unattributed are all."""
+    ledger = Ledger(manifest([gpu("g0"), gpu("g1")], ["s"]))
+    for event in (start(2.0, "s", gpus=[0]), end(6.0, "s"), start(8.0, "s", gpus=[1]), end(12.0, "s")):
+        ledger.event(event)
+    for t in every(0.1, 0.0, 15.0):
+        for key in ("g0", "g1"):
+            ledger.sample(t, key, 100.0 * t, 100.0, None)
+    totals = ledger.totals()
+    assert [d.energy_j for d in totals.stages[0].devices] == pytest.approx([400.0, 400.0], rel=0.02)
+    used = totals.stages[0].energy_j["total"]
+    assert used + totals.unattributed_j == pytest.approx(totals.total_j)
+
+
 def test_a_stages_name_cannot_confuse_the_accounts() -> None:
     names = ["a", "shared:a", "None", "\0"]
     events = [e for k, name in enumerate(names) for e in (start(5.0 * k, name), end(5.0 * k + 4.0, name))]
