@@ -103,7 +103,11 @@ class Exporter:
 
 
 def _names(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Names of hosts that a manifest knows."""
+    """Names of hosts that a manifest knows, and what stands for them; those of imported devices stay apart."""
     recorder = manifest.get("recorder")
     host = recorder.get("host") if isinstance(recorder, Mapping) else None
-    return {str(host): "[host]"} if host else {}
+    found = {str(host): "[host]"} if host else {}
+    hosts = [device["details"].get("host") for device in manifest.get("devices") or ()]
+    for name in dict.fromkeys(str(name) for name in hosts if name):
+        found.setdefault(name, f"machine-{len(found) + 1}")
+    return found

@@ -38,6 +38,8 @@ class LoggedDevice:
     scope: str = "gpu"
     """What the number covers: `gpu`, `package`, `dram`, `machine`, `node`, `component`."""
     name: str | None = None
+    host: str | None = None
+    """The machine that the file names for it."""
     series: PowerSeries | None = None
     """Power over time, where the file has it."""
     drawn: PowerSeries | None = None

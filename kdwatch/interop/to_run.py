@@ -189,6 +189,7 @@ def _device_entry(found: RunDevice, timeline: Timeline) -> dict[str, Any]:
             "file": str(found.log.path),
             "format": found.log.format,
             "key": device.key,
+            "host": device.host,
             "estimated": device.estimated,
         },
         "stream": STREAM,

@@ -236,6 +236,21 @@ def test_redact_takes_out_uuid_path_and_user(run: Path, form: str) -> None:
     assert "6.1" not in text if form == "codecarbon" else True
 
 
+@pytest.mark.parametrize("form", ["openmetrics", "prometheus", "markdown", "html", "codecarbon", "stages-csv"])
+def test_redact_takes_out_the_hosts_of_an_imported_log(bring, tmp_path: Path, form: str) -> None:
+    """Two hosts with a GPU 0 each stay two devices."""
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+
+    log = tmp_path / "gpu.csv"
+    rows = [f"2026-01-03T15:36:5{s}Z,{host},0,100" for s in range(3) for host in ("bobshost", "evehost")]
+    log.write_text("\n".join(["timestamp,hostname,gpu_index,power_w", *rows]) + "\n")
+    text = exporter(bring(log).run, redact=True).text(form)
+    assert "bobshost" not in text and "evehost" not in text
+    if form == "openmetrics":
+        devices = {s.labels["device"] for family in openmetrics(text) for s in family.samples if "device" in s.labels}
+        assert devices == {"gpu.csv:machine-1/0", "gpu.csv:machine-2/0"}
+
+
 def test_redactor_keeps_equal_ids_equal() -> None:
     redactor = Redactor({"node-x7": "[host]"})
     first = redactor.value({"a": f"{UUID} on node-x7 at 10.0.0.5, ssh me@host.example", "b": [UUID, r"C:\Users\me\x"]})

@@ -38,10 +38,9 @@ class Redactor:
         value = ADDRESS.sub("[address]", value)
         value = WINDOWS_PATH.sub("[path]", value)
         value = PATH.sub("[path]", value)
-        value = NODE.sub("[host]", value)
         for word, stands in self._words.items():
             value = re.sub(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", stands, value, flags=re.IGNORECASE)
-        return value
+        return NODE.sub("[host]", value)
 
     def _number(self, match: re.Match[str]) -> str:
         found = match[0].lower()

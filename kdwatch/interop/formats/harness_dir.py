@@ -76,7 +76,7 @@ def look(root: Path) -> Found:
             else:
                 found.other.append(path)
         except UsageProblem as problem:
-            found.problems.append(str(problem))
+            found.problems.append(f"{path.name}: {problem}")
     found.stages = [pair for pair in found.stages if pair[0].total_j is not None]
     return found
 

@@ -232,7 +232,9 @@ def _fill(log: ImportedLog, power: PowerTable, options: ImportOptions) -> None:
         if header not in main:
             continue
         kind = main[header].kind or ("gpu" if log.format != "power-csv" or plan.key else None)
-        device = LoggedDevice(key, _kind(kind), "node" if kind == "node" else _kind(kind), power.names.get(key), series)
+        scope = "node" if kind == "node" else _kind(kind)
+        host = key.partition("/")[0] if plan.host else None
+        device = LoggedDevice(key, _kind(kind), scope, power.names.get(key), host, series)
         log.devices.append(device)
     by_column: dict[str, dict[str, object]] = {}
     if plan.others:

@@ -133,7 +133,7 @@ def _quantity(name: str) -> tuple[float | None, bool]:
 def _key(labels: dict[str, str]) -> str:
     """UUID first; a bare gpu number only together with its host."""
     uuid = labels.get("UUID") or labels.get("uuid")
-    host = labels.get("Hostname") or labels.get("hostname") or labels.get("instance") or labels.get("node")
+    host = _host(labels)
     if uuid:
         return uuid
     number = (
@@ -145,6 +145,10 @@ def _key(labels: dict[str, str]) -> str:
     )
     parts = [part for part in (host, number or labels.get("package") or labels.get("domain")) if part]
     return "/".join(parts) or "0"
+
+
+def _host(labels: dict[str, str]) -> str | None:
+    return next((labels[name] for name in ("Hostname", "hostname", "instance", "node") if labels.get(name)), None)
 
 
 def _seconds(stamp: str | None) -> float | None:
@@ -167,6 +171,7 @@ def _device(log: ImportedLog, key: str, scraped: Scraped, options: ImportOptions
     device = LoggedDevice(
         key, kind, kind if kind in ("gpu", "dram") else "package", labels.get("modelName") or labels.get("name")
     )
+    device.host = _host(labels)
     names = sorted(scraped.power, key=lambda name: (name == DCGM_INSTANT, "average" in name.lower(), name))
     if len(names) > 1:
         log.note("more_power_columns", f"device {key}: {names[0]} counts, not {', '.join(names[1:])}")

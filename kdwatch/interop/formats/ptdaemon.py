@@ -37,7 +37,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     if not len(found.series):
         raise LogProblem(f"no valid Watts in {found.rows} rows", rows=found.rows)
     log = ImportedLog(source.path, "mlperf-ptdaemon-spl", source.encoding, time_kind=parser.kind, rows=found.rows)
-    device = LoggedDevice("wall", "other", "machine", "power meter", found.series)
+    device = LoggedDevice("wall", "other", "machine", "power meter", series=found.series)
     device.stats = found.series.stats()
     log.devices.append(device)
     finish(log)
