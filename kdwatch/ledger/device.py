@@ -114,7 +114,8 @@ class DeviceTrack:
         return watts == 0.0 and not self._zero_is_missing
 
     def _flag(self, code: str, t: float) -> None:
-        if not self._flags or self._flags[-1][1] != code or t - self._flags[-1][0] > 1.0:
+        last_t, last = self._flags[-1] if self._flags else (-math.inf, "")
+        if last != code or t - last_t > 1.0 or any(last_t < b.t <= t for b in self.pending):
             self._flags.append((t, code))
 
     def note(self, code: str, t: float) -> None:

@@ -162,6 +162,15 @@ def test_fault_41_power_above_the_boards_limit_is_discarded() -> None:
     assert device.peak_w == 250.0 and "discarded" in device.flags
 
 
+def test_a_fault_that_goes_on_into_a_short_stage_is_said_of_that_stage_too() -> None:
+    """5000 W from 2.5 s to 3.5 s, a stage from 3.0 s to 3.2 s."""
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(3.0, "s"), end(3.2, "s")], "g0", every(0.02, 0.0, 6.0),
+        power=lambda t: 5000.0 if 2.5 <= t < 3.5 else 100.0,
+    )  # fmt: skip
+    assert "discarded" in part(ledger.totals(), "s", "g0").flags
+
+
 @pytest.mark.fault(41)
 def test_fault_41_a_counters_impossible_step_is_discarded() -> None:
     values = {t: 250.0 * t + (9e6 if t == 4.0 else 0.0) for t in every(TENTH, 0.0, 11.5)}
