@@ -17,7 +17,7 @@ from kdwatch.stages import cache_logits
 from kdwatch.stages.cache import extract
 from kdwatch.stages.cache.layout import Layout, Positions, pack, unpack
 from kdwatch.stages.cache.reader import LogitCache, teacher_log_p
-from kdwatch.stages.cache.shards import write_shard
+from kdwatch.stages.cache.shards import map_shard, write_shard
 from kdwatch.stages.data.tokens import read_tokens
 from kdwatch.stages.files import size_of
 from kdwatch.stages.problem import StageProblem
@@ -168,6 +168,21 @@ def test_a_flipped_byte_is_found_and_a_torn_shard_is_told(tmp_path: Path, models
     shard.write_bytes(content[:20])
     with pytest.raises(StageProblem, match="torn"):
         LogitCache(out, data).rows([0])
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(StageProblem, match="format 99"):
+        LogitCache(out, data)
+
+
+def test_shards_stay_on_disk_until_rows_are_asked_for(tmp_path: Path, models: dict[str, Path]) -> None:
+    data_path, out = made_cache(tmp_path, models)
+    for shard in out.glob("shard-*.safetensors"):
+        assert all(isinstance(array, np.memmap) for array in map_shard(shard).values())
+    names = {shard.name: shard.rename(shard.with_suffix(".away")) for shard in out.glob("shard-*.safetensors")}
+    cache = LogitCache(out, read_tokens(data_path))  # opening reads no shard
+    for name, away in names.items():
+        away.rename(out / name)
+    assert len(cache.rows([0]).ids) == int(read_tokens(data_path).response_counts[0])
 
 
 def test_a_killed_cache_goes_on_with_the_finished_shards(tmp_path: Path, models: dict[str, Path]) -> None:

@@ -18,7 +18,8 @@ from kdwatch.stages import generate
 from kdwatch.stages.data.tokens import read_tokens
 from kdwatch.stages.entry import Stage, Stopped
 from kdwatch.stages.generated import engines
-from kdwatch.stages.generated.filters import repetition
+from kdwatch.stages.generated.answers import RowAnswer
+from kdwatch.stages.generated.filters import reason, repetition
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import GenerateSettings
 
@@ -86,6 +87,23 @@ def test_duplicates_are_dropped(tmp_path: Path, models: dict[str, Path]) -> None
     out = in_process(generate.work, settings_for(models, do_sample=False), tmp_path / "out", data=data)
     counts = read_tokens(out).meta["counts"]
     assert counts["kept"] == 5 and counts["dropped: duplicate"] == 5
+
+
+@pytest.mark.parametrize(
+    ("ids", "ended", "values", "why"),
+    [
+        ([5, 6], True, {"min_tokens": 3}, "too short"),
+        ([5, 6, 7], True, {"min_tokens": 3}, None),
+        ([5, 6, 7], False, {"keep_truncated": False}, "truncated"),
+        ([5, 6, 7], False, {}, None),
+        ([7] * 12, True, {"max_repetition": 0.5}, "repetitive"),
+        ([7] * 12, True, {}, None),
+    ],
+)
+def test_each_filter_says_why(
+    models: dict[str, Path], ids: list[int], ended: bool, values: dict[str, Any], why: str | None
+) -> None:
+    assert reason(RowAnswer(0, 4, ids, ended), settings_for(models, **values)) == why
 
 
 def test_repetition_is_the_share_of_four_grams_seen_before() -> None:

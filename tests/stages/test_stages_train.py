@@ -371,6 +371,55 @@ def test_small_rates_move_bfloat16_weights(optimizer: str) -> None:
     assert (stuck != 0).double().mean() < 0.5
 
 
+def test_adafactor_is_the_published_one_with_a_fixed_rate() -> None:
+    """Trap 7: parameter scaling on for one regime and off for the other. Here it is off for all, as in transformers'
+    own implementation with `scale_parameter=False`, on matrices, vectors and clipped updates."""
+    from transformers.optimization import Adafactor
+
+    def trained(make: Any) -> list[torch.Tensor]:
+        generator = torch.Generator().manual_seed(1)
+        weights = [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((6, 9), (7,))]
+        stepper = make(weights)
+        for update in range(8):
+            for w in weights:
+                w.grad = torch.randn(w.shape, generator=generator) * 10.0 ** (update % 3 - 1)
+            stepper.step()
+        return [w.detach() for w in weights]
+
+    off = {"scale_parameter": False, "relative_step": False, "warmup_init": False}
+    theirs = trained(lambda weights: Adafactor(weights, lr=0.01, **off))
+    settings = TrainSettings(student="x", optimizer="adafactor", learning_rate=0.01)
+    ours = trained(lambda weights: optim.make_optimizer(settings, torch.nn.ParameterList(weights)))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "cache"),
+    [
+        ({"divergence": "reverse"}, {}),
+        ({"divergence": "jsd", "beta": 0.3}, {}),
+        ({"tail": "paper-compatible"}, {}),
+        ({"temperature": 2}, {"method": "sample", "samples": 30}),
+        ({"temperature": 2}, {"quantised": True}),
+    ],
+)
+def test_every_way_of_distilling_lowers_its_own_loss(
+    tmp_path: Path, models: dict[str, Path], data: Path, values: dict[str, Any], cache: dict[str, Any]
+) -> None:
+    """From cache to saved student; the record names the tail, so that truncation is labelled."""
+    wanted = CacheSettings(
+        teacher=str(models["teacher"]), top_k=12, temperatures=[1, 2], device="cpu", threads=1, **cache
+    )
+    logits = in_process(cache_logits.work, wanted, tmp_path / "logits", data=data)
+    rule = {"epsilon": 0.0, "patience": 99, "every": 5}
+    settings = settings_for(models["student"], objective="kd", alpha=0.0, max_steps=40, early_stop=rule, **values)
+    record = run_training(tmp_path / "o", settings, data=data, logits=logits)
+    course = [loss for _, loss in record["validation_losses"]]
+    assert min(course) < course[0] - 0.02
+    assert record["tail"] == values.get("tail", "ghost")
+
+
 def test_stochastic_rounding_is_unbiased() -> None:
     from kdwatch.stages.nn.stochastic import round_to_bfloat16
 
