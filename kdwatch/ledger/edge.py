@@ -75,17 +75,26 @@ def level_of_counter(counter: CounterTrack, power: PowerTrack, t: float) -> Leve
 
 def _merge(counter: CounterTrack, power: PowerTrack, t: float) -> tuple[float, float]:
     """Inverse-variance mean of the best estimate from either side, kept between the nearest ticks; where one step of
-    power explains the energy between them, what that step says."""
+    power explains the energy between them, what that step says. Power that is silent on the way leads nowhere: then
+    the other side decides alone, and a straight line where both are so."""
     stepped = at_step(counter, power, t)
     if stepped is not None:
         return stepped
     earlier, later = counter.nearest(t)
     here = power.reach(t)
-    forward, v_forward = min((_from_tick(counter, power, tick, t, here) for tick in earlier), key=_variance)
-    backward, v_backward = min((_from_tick(counter, power, tick, t, here) for tick in later), key=_variance)
-    weight = v_backward / (v_forward + v_backward)
-    joules = weight * forward + (1.0 - weight) * backward
-    variance = v_forward * v_backward / (v_forward + v_backward)
+    found = []
+    for side in (earlier, later):
+        covered = [k for k in side if abs(here.uncovered_s - counter.power_at(k).uncovered_s) < 1e-6]
+        if covered:
+            found.append(min((_from_tick(counter, power, k, t, here) for k in covered), key=_variance))
+    if not found:
+        found.append(_line(earlier[0], later[0], t)[1:])
+    joules, variance = found[0]
+    if len(found) == 2:
+        backward, v_backward = found[1]
+        weight = v_backward / (variance + v_backward)
+        joules = weight * joules + (1.0 - weight) * backward
+        variance = variance * v_backward / (variance + v_backward)
     low = earlier[0].joules if earlier[0].high <= t else -math.inf
     high = next((tick.joules for tick in later if tick.low >= t), math.inf)
     return min(max(joules, low), high), variance
@@ -130,19 +139,25 @@ def _without_power(counter: CounterTrack, before: Tick | None, after: Tick | Non
         uncovered = t - tick.t - held
         edge = watts * held
         return Level(t, tick.joules + edge, tick.bridged_j, tick.uncovered_s + uncovered, edge * edge / 12.0, None)
+    share, joules, variance = _line(before, after, t)
+    return Level(
+        t,
+        joules,
+        before.bridged_j + share * (after.bridged_j - before.bridged_j),
+        before.uncovered_s + share * (after.uncovered_s - before.uncovered_s),
+        variance,
+        None,
+    )
+
+
+def _line(before: Tick, after: Tick, t: float) -> tuple[float, float, float]:
+    """Share of the straight line between two ticks, energy there and its variance."""
     span = after.t - before.t
     share = min(1.0, max(0.0, (t - before.t) / span)) if span > 0 else 0.0
     step = after.joules - before.joules
     timing = 0.5 * (before.high - before.low + after.high - after.low) / span if span > 0 else 1.0
     error = step * (min(share, 1.0 - share) + min(timing, 1.0))
-    return Level(
-        t,
-        before.joules + share * step,
-        before.bridged_j + share * (after.bridged_j - before.bridged_j),
-        before.uncovered_s + share * (after.uncovered_s - before.uncovered_s),
-        error * error / 12.0 + 1e-9,
-        None,
-    )
+    return share, before.joules + share * step, error * error / 12.0 + 1e-9
 
 
 def _last_watts(counter: CounterTrack, tick: Tick) -> float:

@@ -255,6 +255,19 @@ def test_the_counter_covers_a_gap() -> None:
     assert device.energy_j == pytest.approx(50000.0, rel=0.002) and device.coverage == 1.0
 
 
+@pytest.mark.parametrize("edge", [5.1, 6.0, 7.5, 9.8, 10.3])
+def test_an_edge_in_a_silence_lies_on_the_line_between_the_counters_readings(edge: float) -> None:
+    """600 W all the time; nothing is read from 5.05 s to 9.95 s and a stage begins in or beside that silence. The
+    counter tells what was used in it, and without power nothing speaks against an even use."""
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(edge, "s"), end(18.0, "s")], "g0",
+        [t for t in every(TENTH, 0.0, 20.0) if not 5.05 < t < 9.95], lambda t: 600.0 * t, lambda t: 600.0,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(600.0 * (18.0 - edge), abs=40.0)
+    assert abs(device.energy_j - 600.0 * (18.0 - edge)) < device.bound.edge_j
+
+
 def test_a_lost_counter_is_bridged_and_flagged() -> None:
     """The counter gives nothing from 5 s on (NVML: unknown error), power goes on."""
     ledger = fill(
