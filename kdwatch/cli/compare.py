@@ -23,7 +23,8 @@ def compare(runs: tuple[str, ...], any_scope: bool, as_json: bool) -> None:
     """Stages of two or more runs side by side; the first is what the others are compared with.
 
     Only components that all runs have are compared. Runs whose energies cover different scopes (a GPU against a
-    whole node, with PUE against without) are refused. `~` marks a difference within the error bounds.
+    whole node, with PUE against without) are refused. `~` marks what a model estimated, `±` a difference within the
+    error bounds.
     """
     from kdwatch.interop.compare import compare as side_by_side
     from kdwatch.interop.compare import load

@@ -45,7 +45,10 @@ def compare(reports: Sequence[Report], any_scope: bool = False) -> dict[str, Any
         },
         "comparable": not problems,
         "stages": [_stage(found, common) for found in rows(reports)],
-        "total": _values([_sum_total(report, common) for report in reports], [_bound(report) for report in reports]),
+        "total": {
+            **_values([_sum_total(report, common) for report in reports], [_bound(report) for report in reports]),
+            "estimated": [is_estimated(report["devices"], common) for report in reports],
+        },
         "warnings": warnings(reports, scopes, common, problems),
     }
 
@@ -99,6 +102,15 @@ def warnings(
 
 def _source(report: Report, part: str) -> str:
     return str((report.get("sources") or {}).get(part) or "n/a")
+
+
+def is_estimated(devices: Sequence[Mapping[str, Any]], common: list[str]) -> bool:
+    """Whether a part of the compared energy is a model's."""
+    return any(
+        d["source"] == "estimated" or "estimated" in (d.get("flags") or ())
+        for d in devices
+        if (d["kind"] if d["kind"] in COMPONENTS else "other") in common
+    )
 
 
 def _run(report: Report, scopes: dict[str, set[str]], common: list[str]) -> dict[str, Any]:
@@ -162,6 +174,7 @@ def _stage(found: list[Mapping[str, Any] | None], common: list[str]) -> dict[str
         "names": [None if stage is None else stage["name"] for stage in found],
         "kind": next(stage["kind"] for stage in found if stage is not None),
         **_values(energies, bounds),
+        "estimated": [None if stage is None else is_estimated(stage["devices"], common) for stage in found],
         "status": [None if stage is None else stage["status"] for stage in found],
         "duration_s": [None if stage is None else stage["duration_s"] for stage in found],
         "tokens": [None if stage is None else stage["tokens"] for stage in found],

@@ -73,5 +73,5 @@ def read_row(path: Path, sample: bool) -> RunRow:
         total_j=row.get("total_j"),
         estimated=bool(row.get("estimated")),
         q=row.get("q"),
-        problem=clean(row["problem"], 200) if row.get("problem") else None,
+        problem=clean(row["problem"], 300).removeprefix(f"{clean(path)}: ") if row.get("problem") else None,
     )

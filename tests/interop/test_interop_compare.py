@@ -32,6 +32,24 @@ def test_common_components_only(bring) -> None:
     assert text.exit_code == 0 and "x3.79" in text.stdout and "cpu left out" in text.stdout
 
 
+def test_text_marks_estimates_and_draws_bars() -> None:
+    """The sample runs: everything estimated, so `~` on each energy; a stage that a run reused or does not have says so;
+    bars of one scale, the largest stage's the longest."""
+    runs = [Path(__file__).parents[2] / "sample_runs" / f"demo-{name}" for name in ("kd", "sft")]
+    done = invoke(*runs)
+    assert done.exit_code == 0 and max(len(line) for line in done.stdout.splitlines()) <= 80
+    table, bars = done.stdout.split("within both error bounds\n")
+    cells = {line.split()[0]: line.split()[1:] for line in table.splitlines() if not line.startswith(" ") and line}
+    assert cells["preprocess"][0] == "reused" and cells["preprocess"][1].startswith("~")
+    assert cells["cache"][0].startswith("~") and cells["cache"][2] == "-"
+    assert cells["total"][0] == "~1.24" and cells["total"][-1] == "±"
+    found = json.loads(invoke(*runs, "--json").stdout)
+    joules = [e for stage in found["stages"] for e in stage["energy_j"] if e]
+    lengths = [line.count("▇") for line in bars.splitlines() if "▇" in line]
+    assert len(lengths) == len(joules) and lengths[joules.index(max(joules))] == max(lengths) == 46
+    assert lengths == pytest.approx([46 * j / max(joules) for j in joules], abs=1.0)
+
+
 def test_other_scopes_are_refused_unless_asked(bring) -> None:
     """Whole nodes against one CPU package; both are `other` or have nothing in common."""
     nodes = bring(LOGS / "54_sacct_job_and_steps_table.md").run

@@ -318,14 +318,50 @@ def test_compare_gives_each_runs_place_on_the_frontier() -> None:
     runs.append(compared("mute", 2e6, None))
     text = [text_of(line) for line in compare_lines(runs, 138, Units("kWh"), ASCII)]
     places = next(line for line in text if line.startswith("frontier"))[18:]
-    assert [places[i : i + 30].strip() for i in (0, 30, 60, 90)] == ["beaten by best", "on it", "on it", "n/a"]
+    assert [places[i : i + 30].strip() for i in (0, 30, 60, 90)] == ["beaten by C", "on it", "on it", "n/a"]
     bars = next(line for line in text if "##" in line)[18:]
     lengths = [bars[i : i + 30].count("#") for i in (0, 30, 60, 90)]
     assert lengths[0] == 28 and lengths[1:] == pytest.approx([28 / 3.6, 28 * 3 / 3.6, 28 * 2 / 3.6], abs=1.3)
-    assert text[-1] == "A cheap  B best  C dear"
-    chart = text[text.index("quality Q over kWh per student") + 1 : -1]
-    rows = [next(y for y, line in enumerate(chart) if letter in line) for letter in "BCA"]
+    assert text[-1] == "A dear  B cheap  C best  D mute"
+    chart = text[text.index("quality Q over kWh per run") + 1 : -1]
+    rows = [next(y for y, line in enumerate(chart) if letter in line) for letter in "CAB"]
     assert rows == sorted(rows), "the higher the quality, the higher up"
+
+
+def test_compare_cuts_no_number() -> None:
+    """Four runs at 80 columns: every cell is whole, ids keep their ends. At 40 columns a run at a time, with the letter
+    and the place that it has among all."""
+    runs = [compared(f"20261130-100929-a-rather-long-name-{n}", 4e6 - n * 1e5, 0.5 + n / 10) for n in range(4)]
+    energy = {"total": 0.0, "estimated": 0.0}
+    reused = {"status": "reused", "energy_j": energy, "reused_from": {"energy_j": 123_456.0}}
+    runs[3]["stages"] = [runs[3]["stages"][0] | reused]
+    runs[1]["stages"][0]["energy_j"]["estimated"] = 1.0
+    text = [text_of(line) for line in compare_lines(runs, 80, Units("J"), ASCII)]
+    rows = text[: text.index("quality Q over kWh per run")]
+    cut_rows = [line for line in rows if "…" in line]
+    assert cut_rows == text[:2] and all(f"{n}" in text[1].split()[n][-1] for n in range(4))
+    assert "reused" in text[6] and "saved 123 kJ" in text[7] and "~3.90 MJ" in text[6]
+    for first in range(4):
+        narrow = [text_of(line) for line in compare_lines(runs, 40, Units("J"), ASCII, first)]
+        assert narrow[0].split()[0] == "ABCD"[first] and all(len(line) <= 40 for line in narrow[:16])
+        place = next(line for line in narrow if line.startswith("frontier"))
+        assert ("on it" if first == 3 else "beaten by") in place
+
+
+async def test_compare_walks_through_runs_that_do_not_fit(own_home: Path) -> None:
+    """At 40 columns one of three: right and left walk, and stop at the ends."""
+    for name in ("one", "two", "three"):
+        make_run(own_home / "runs" / name, Shape())
+    async with running(None, (40, 24)) as (app, pilot):
+        await until(pilot, lambda: not app.base_screen.busy, "the list")
+        await pilot.press("m", "m", "m", "3")
+        await until(pilot, lambda: app.base_screen.NAME == "compare" and app.base_screen.reports, "reports")
+        seen = []
+        for key in ("right", "right", "right", "left"):
+            await pilot.press(key)
+            await pilot.pause()
+            seen.append(part(app, "body").split()[0])
+        assert seen == ["B", "C", "C", "B"] and "2 more" in part(app, "header")
 
 
 def test_runs_of_other_devices_have_no_common_frontier() -> None:

@@ -38,10 +38,11 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shown(snap_compare, own_home: Path, monkeypatch: pytest.MonkeyPatch):
-    """Compare a picture of a run after some keys; the home is named as on every machine."""
+    """Compare a picture of a run after some keys, pressed once it is `loaded`; the home is named as on every
+    machine."""
     monkeypatch.chdir(own_home)
 
-    def compare(shape: Shape | None, size: tuple[int, int], *presses: str, ready=None, **options) -> bool:
+    def compare(shape: Shape | None, size: tuple[int, int], *presses: str, ready=None, loaded=None, **options) -> bool:
         settings = load({"glyphs": "braille", **options.pop("settings", {})})
         run = make_run(own_home / "runs" / "kd-qwen-7b", shape) if shape else None
         app = KdwatchApp(run, settings=settings, **options)
@@ -49,6 +50,8 @@ def shown(snap_compare, own_home: Path, monkeypatch: pytest.MonkeyPatch):
         async def before(pilot) -> None:
             if run is not None:
                 await until(pilot, lambda: app.frame is not None, "frame")
+            if loaded is not None:
+                await until(pilot, lambda: loaded(app), "the screen's content")
             for key in presses:
                 await pilot.press(key)
             if ready is not None:
@@ -129,3 +132,28 @@ def test_plan_form(shown) -> None:
     """The form of the plan over its screen."""
     ready = lambda app: getattr(app.base_screen, "plan", None) and app.screen.query("Input")  # noqa: E731
     assert shown(None, (80, 24), "e", screen="plan", ready=ready)
+
+
+@pytest.mark.parametrize("size", [(80, 44), (120, 44)], ids=lambda s: f"{s[0]}x{s[1]}")
+def test_compare(shown, own_home: Path, size) -> None:
+    """Three runs side by side: one GPU, two, and none of the quality known."""
+    for name, gpus, q in (("kd-1", 1, 0.71), ("kd-2", 2, 0.78), ("kd-3", 1, None)):
+        make_run(own_home / "runs" / f"20260101-000000-{name}", Shape(gpus=gpus, hz=1.0, q=q))
+    ready = lambda app: getattr(app.base_screen, "reports", None)  # noqa: E731
+    assert shown(None, size, screen="compare", ready=ready)
+
+
+def test_runs(shown, own_home: Path) -> None:
+    """The list: a finished run, one that broke off, one that is damaged, and a mark for Compare."""
+    make_run(own_home / "runs" / "20260101-000000-whole", Shape(q=0.71))
+    make_run(own_home / "runs" / "20260101-000001-broken", Shape(until=100.0))
+    (make_run(own_home / "runs" / "20260101-000002-bad") / "manifest.json").write_text("{")
+    loaded = lambda app: not app.base_screen.busy and len(app.base_screen.rows) == 3  # noqa: E731
+    assert shown(None, (100, 24), "m", loaded=loaded)
+
+
+def test_log(shown) -> None:
+    """The log of the selected stage with what was found in it."""
+    text = "".join(f"step {n * 10:>5}  loss {3.0 / n:.3f}\n" for n in range(1, 200))
+    keys = ("home", "n", "n", "5", "slash", *"1500", "enter")
+    assert shown(Shape(log=text), (80, 24), *keys, ready=lambda app: app.base_screen._mark >= 0)

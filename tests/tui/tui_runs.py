@@ -41,6 +41,8 @@ class Shape:
     power_missing: bool = False
     """GPUs give neither power nor energy."""
     hz: float = 2.0
+    q: float | None = None
+    """Quality that the evaluate stage gives."""
 
 
 def devices(shape: Shape) -> list[dict[str, Any]]:
@@ -129,6 +131,8 @@ def _events(shape: Shape):
                 fields = {"tokens": tokens * k // 10, "step": k * 100, "total_steps": 1000, "loss": 3.0 / k}
                 yield at, "progress", {"stage": name, **fields}
         t += seconds
+        if kind == "evaluate" and shape.q is not None:
+            yield t, "quality", {"stage": name, "q": shape.q, "benchmarks": {}}
         yield t, "stage_ended", {"stage": name, "status": "completed", "exit_code": 0, "cpu_s": 1.0}
     yield t + 0.5, "run_ended", {"status": "completed", "exit_code": 0, "reason": None}
 

@@ -13,7 +13,7 @@ from kdwatch.rundir.errors import UsageProblem
 from kdwatch.tui.fmt import Units
 from kdwatch.tui.runlist import find_runs
 from kdwatch.tui.screens.listing import ListingScreen
-from kdwatch.tui.view.compare import Report, compare_lines
+from kdwatch.tui.view.compare import Report, columns_that_fit, compare_lines
 from kdwatch.tui.view.line import Line
 
 WITHOUT_MARKS = 3
@@ -64,7 +64,9 @@ class CompareScreen(ListingScreen):
         self.redraw()
 
     def heading(self) -> str:
-        return "Compare" if self.kd.compared else "Compare  newest runs (mark others on screen 1 with m)"
+        here = "Compare" if self.kd.compared else "Compare  newest runs (mark others on screen 1 with m)"
+        hidden = len(self.reports) - columns_that_fit(self.size.width)
+        return f"{here}  left/right: {hidden} more" if hidden > 0 else here
 
     def content(self, width: int) -> list[Line]:
         if self.paths is None:
@@ -72,14 +74,16 @@ class CompareScreen(ListingScreen):
         lines: list[Line] = [((text, "bad"),) for text in self.problems]
         if not self.reports:
             return [*lines, (("no runs to compare: mark two to four on screen 1 with m", "dim"),)]
-        room = max((width - 18) // 14, 1)
-        shown = self.reports[self.first : self.first + room]
         units = Units(self.kd.units_name if self.kd.units_name in ("J", "Wh", "kWh") else "kWh")
-        return lines + compare_lines(shown, width, units, self.kd.glyphs)
+        lines += compare_lines(self.reports, width, units, self.kd.glyphs, self.first)
+        if len(self.reports) == 1:
+            lines += [(), (("nothing to compare it with: mark two to four runs on screen 1 with m", "dim"),)]
+        return lines
 
     def do_right(self) -> None:
         """Further runs, where not all fit."""
-        self.first = min(self.first + 1, max(len(self.reports) - 1, 0))
+        hidden = len(self.reports) - columns_that_fit(self.size.width)
+        self.first = min(self.first + 1, max(hidden, 0))
         self.redraw()
 
     def do_left(self) -> None:

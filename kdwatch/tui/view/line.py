@@ -35,6 +35,14 @@ def cut(text: str, width: int) -> str:
     return set_cell_size(text, width - 1).rstrip() + "…"
 
 
+def cut_middle(text: str, width: int) -> str:
+    """`text` in at most `width` cells; what is cut is cut before its last quarter, for names that differ at the end."""
+    if width_of(text) <= width or not text.isascii():
+        return cut(text, width)
+    end = max(width // 4, 1)
+    return text[: max(width - 1 - end, 0)] + "…" + text[-end:]
+
+
 def left(text: str, width: int) -> str:
     """`text` cut or padded on the right to exactly `width` cells."""
     text = cut(text, width)

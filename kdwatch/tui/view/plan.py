@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from kdwatch.ledger.units import three_digits
 from kdwatch.rundir.text import clean
 from kdwatch.tui.raster import Glyphs
-from kdwatch.tui.view.line import Line, Piece, cut, left, right, wrapped
-from planners.wording import axis, energy
-
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""Names of candidates in chart and list; further ones are `o`."""
+from kdwatch.tui.view import chart
+from kdwatch.tui.view.line import Line, cut, left, right, wrapped
+from planners.wording import energy
 
 
 def q_text(value: float | None) -> str:
@@ -23,7 +20,7 @@ def q_text(value: float | None) -> str:
 def letters(plan: Mapping[str, Any]) -> dict[str, str]:
     """Letter of each candidate, by energy from the lowest; those without energy come last."""
     order = sorted(plan["candidates"], key=lambda c: (c["per_student_kwh"] is None, c["per_student_kwh"] or 0.0))
-    return {c["id"]: LETTERS[i] if i < len(LETTERS) else "o" for i, c in enumerate(order)}
+    return {c["id"]: chart.letter_of(i) for i, c in enumerate(order)}
 
 
 def card_lines(plan: Mapping[str, Any], width: int, selected: str | None = None) -> list[Line]:
@@ -123,78 +120,25 @@ def _break_even(plan: Mapping[str, Any], width: int) -> list[Line]:
 
 
 def chart_lines(plan: Mapping[str, Any], width: int, height: int, glyphs: Glyphs, selected: str | None) -> list[Line]:
-    """Energy to the right, quality up: the frontier's staircase, a letter a candidate, the budget as a line."""
-    points = [c for c in plan["candidates"] if c["quality"] is not None and c["per_student_kwh"] is not None]
-    if len(points) < 2 or width < 30 or height < 8:
-        return []
-    text = _drawn(plan, points, width, height - 1)
+    """The candidates on the plane of energy and quality with their frontier and the budget as a line."""
+    names = letters(plan)
+    points = [p for c in plan["candidates"] if (p := _point(c, names)) is not None]
+    frontier = [p for c in plan["frontier"] if (p := _point(c, names)) is not None]
     best = plan["recommendation"]["id"] if plan["recommendation"] else selected
-    if glyphs.name == "ascii":
-        text = [_ascii(row) for row in text]
-    names = letters(plan)
-    lines = [_toned(row, names.get(best or "", "")) for row in text]
-    unit, scale = _axis(points)
-    allowed = plan["allowed_kwh"]
-    budget = "" if allowed is None else f", line: budget {three_digits(allowed * scale)}"
-    return [((f"quality Q over {unit} per student", "head"), (budget, "warn")), *lines]
+    return chart.chart_lines(
+        points,
+        frontier,
+        width,
+        height,
+        glyphs,
+        of="per student",
+        allowed_kwh=plan["allowed_kwh"],
+        chosen=names.get(best or "", ""),
+    )
 
 
-def _axis(points: Sequence[Mapping[str, Any]]) -> tuple[str, float]:
-    """Unit of the energy axis, and what a kWh is in it."""
-    return axis(max(c["per_student_kwh"] for c in points))
-
-
-def _drawn(plan: Mapping[str, Any], points: Sequence[Mapping[str, Any]], width: int, height: int) -> list[str]:
-    """The chart as plotext draws it, without colour."""
-    import plotext
-
-    names = letters(plan)
-    plotext.clear_figure()
-    plotext.theme("clear")
-    plotext.plotsize(width, height)
-    scale = _axis(points)[1]
-    xs, ys = staircase(plan["frontier"])
-    if len(xs) > 1:
-        plotext.plot([x * scale for x in xs], ys, marker="·")
-    if plan["allowed_kwh"] is not None:
-        plotext.vline(plan["allowed_kwh"] * scale)
-    for c in points:
-        plotext.scatter([c["per_student_kwh"] * scale], [c["quality"]], marker=names[c["id"]])
-    rows = plotext.uncolorize(plotext.build()).splitlines()
-    plotext.clear_figure()
-    return [row.rstrip() for row in rows]
-
-
-def staircase(frontier: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
-    """Corners of the frontier's steps: right at the same quality, then up."""
-    xs: list[float] = []
-    ys: list[float] = []
-    for point in frontier:
-        if ys:
-            xs.append(point["per_student_kwh"])
-            ys.append(ys[-1])
-        xs.append(point["per_student_kwh"])
-        ys.append(point["quality"])
-    return xs, ys
-
-
-def _ascii(row: str) -> str:
-    """Frame and line characters in ASCII."""
-    swaps = {"─": "-", "·": "."} | dict.fromkeys("│┤├", "|") | dict.fromkeys("┬┴┼┌┐└┘", "+")
-    return "".join(swaps.get(char, char if char.isascii() else ":") for char in row)
-
-
-def _toned(row: str, chosen: str) -> Line:
-    """Letters stand out from frame and staircase; the chosen one is in brackets too, not in colour only."""
-    pieces: list[Piece] = []
-    for char in row:
-        tone = ("accent" if char == chosen else "head") if char in LETTERS else "dim"
-        if pieces and pieces[-1][1] == tone:
-            pieces[-1] = (pieces[-1][0] + char, tone)
-        else:
-            pieces.append((char, tone))
-    for i, (text, _) in enumerate(pieces):
-        if text == chosen and 0 < i < len(pieces) - 1:
-            pieces[i - 1] = (pieces[i - 1][0][:-1] + "(", pieces[i - 1][1])
-            pieces[i + 1] = (")" + pieces[i + 1][0][1:], pieces[i + 1][1])
-    return tuple(pieces)
+def _point(candidate: Mapping[str, Any], names: Mapping[str, str]) -> chart.Point | None:
+    energy_kwh, quality = candidate["per_student_kwh"], candidate["quality"]
+    if energy_kwh is None or quality is None:
+        return None
+    return chart.Point(names[candidate["id"]], energy_kwh, quality)
