@@ -25,6 +25,8 @@ FORWARDED = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGINT", "SIGUSR1", "SIGUSR2", "SI
 FROM_TERMINAL = 0x80
 """si_code of a signal that the kernel sent (the terminal's keys): the command, in the same group, has it already."""
 KILL_AFTER_S = 10.0
+OBEY_S = 1.0
+"""How often the recorder is listened to, for `kdwatch stop`; a signal or the command's end is heard at once."""
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 
@@ -207,7 +209,7 @@ class Foreground:
     def _wait(self, signals: Signals) -> int:
         while True:
             self._obey_recorder()
-            for number in signals.sent(0.25):
+            for number in signals.sent(OBEY_S):
                 processes.send(self.pid, number)
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 from kdwatch.ledger.core import Ledger, Totals
@@ -17,8 +18,11 @@ log = logging.getLogger("kdwatch.recorder")
 SAME_ROW_S = 0.002
 """Readings of one poll that lie closer than this share a row."""
 BATCH_S = 0.4
-"""Readings wait this long before they are written and accounted together: one by one costs three times as much,
-since the processor's caches are cold after each sleep."""
+"""Readings wait this long before they are written together: one by one costs three times as much, since the
+processor's caches are cold after each sleep."""
+ACCOUNT_S = 2.0
+"""Readings wait this long before the ledger takes them, for the same reason; an event or a question takes them at
+once."""
 SEAL_S = 600.0
 """Length of a segment in seconds."""
 
@@ -39,7 +43,24 @@ def columns_of(devices: Sequence[Device], first: Sequence[Reading]) -> list[tupl
     return columns
 
 
+Place = tuple[int | None, int | None, int | None]
+"""Columns of a device's counter, power and averaged power."""
+Row = tuple[float, float | None, float | None, float | None]
+"""Run time, counter, power, averaged power of one device as the file holds them."""
+
 SUFFIX = {"counter_j": "_j", "power_w": "_w", "average_w": "_avg_w"}
+
+
+NOWHERE: Place = (None, None, None)
+_time = attrgetter("t")
+
+
+def _put(values: list[float | None], at: int | None, value: float | None) -> float | None:
+    """Put a value into its column, rounded as the file holds it, and return that; None where it has no column."""
+    if at is None or value is None:
+        return None
+    values[at] = kept = round(float(value), 3)
+    return kept
 
 
 class Recording:
@@ -53,11 +74,14 @@ class Recording:
         self.ledger = Ledger(writer.manifest)
         self._lock = threading.RLock()
         self._origin = float(writer.manifest["clock"]["monotonic_origin"])
-        self._places: dict[str, dict[tuple[str, str], int]] = {}
+        self._places: dict[str, dict[str, Place]] = {}
+        self._widths: dict[str, int] = {}
         self._ledger_failed = False
         self._warned: set[tuple[Any, ...]] = set()
         self._sealed_t = 0.0
         self._waiting: list[tuple[str, Sequence[Reading]]] = []
+        self._unaccounted: dict[str, list[Row]] = {}
+        self._unaccounted_since = self._newest_t = 0.0
         self.tap: Callable[[Sequence[Reading]], None] | None = None
         """Sees every reading too (idle baseline)."""
 
@@ -72,7 +96,7 @@ class Recording:
     def event(self, type: str, t: float | None = None, **fields: Any) -> None:
         """Record one event; `t` is run time, None means now. Fields that are None stay (null is an answer)."""
         with self._lock:
-            self._take_waiting()
+            self._account()
             found = self.writer.event(type, t, **fields)
             self._guarded(lambda: self.ledger.event(found))
 
@@ -88,7 +112,12 @@ class Recording:
         """Begin a meter's stream."""
         columns = columns_of(devices, first)
         with self._lock:
-            self._places[stream] = {column: i for i, column in enumerate(columns)}
+            at = {column: i for i, column in enumerate(columns)}
+            self._places[stream] = {
+                key: (at.get((key, "counter_j")), at.get((key, "power_w")), at.get((key, "average_w")))
+                for key, _ in columns
+            }
+            self._widths[stream] = len(columns)
             self.writer.open_stream(stream, [key + SUFFIX[name] for key, name in columns])
 
     def renew_devices(self, devices: Sequence[Device]) -> None:
@@ -111,7 +140,7 @@ class Recording:
             self.writer.sample(stream, self.writer.now(), values)
 
     def readings(self, stream: str, readings: Sequence[Reading]) -> None:
-        """Record the readings of one poll or burst. They are on disk within about half a second."""
+        """Record the readings of one poll or burst. They are in the file within about half a second."""
         if not readings:
             return
         with self._lock:
@@ -123,48 +152,50 @@ class Recording:
                 self.writer.flush()
 
     def _take_waiting(self) -> None:
-        """Write and account the readings that wait. Before an event too, so that the ledger sees them in order."""
+        """Write the readings that wait; the ledger takes them now and then."""
         waiting, self._waiting = self._waiting, []
         for stream, readings in waiting:
-            rows = sorted(readings, key=lambda r: r.t)
-            begin = 0
-            for i in range(1, len(rows) + 1):
-                if i == len(rows) or self._starts_row(rows, begin, i):
+            rows = sorted(readings, key=_time)
+            begin, keys = 0, {rows[0].key}
+            for i, reading in enumerate(rows):
+                if i and (reading.t - rows[begin].t > SAME_ROW_S or reading.key in keys):
                     self._row(stream, rows[begin:i])
-                    begin = i
+                    begin, keys = i, set()
+                keys.add(reading.key)
+            self._row(stream, rows[begin:])
+        if self._unaccounted and self._newest_t - self._unaccounted_since >= ACCOUNT_S:
+            self._feed()
 
-    @staticmethod
-    def _starts_row(rows: Sequence[Reading], begin: int, i: int) -> bool:
-        reading = rows[i]
-        return reading.t - rows[begin].t > SAME_ROW_S or any(r.key == reading.key for r in rows[begin:i])
+    def _account(self) -> None:
+        """Write and account all that waits. Before an event too, so that the ledger sees them in order."""
+        self._take_waiting()
+        self._feed()
 
     def _row(self, stream: str, readings: Sequence[Reading]) -> None:
         t = round((readings[0].t + readings[-1].t) / 2 - self._origin, 6)
         places = self._places[stream]
-        values: list[float | None] = [None] * len(places)
+        values: list[float | None] = [None] * self._widths[stream]
+        if not self._unaccounted:
+            self._unaccounted_since = t
+        self._newest_t = t
         for reading in readings:
-            key = reading.key
-            fields: list[float | None] = []
-            for name, value in (
-                ("counter_j", reading.counter_j),
-                ("power_w", reading.power_w),
-                ("average_w", reading.average_w),
-            ):
-                place = places.get((key, name)) if value is not None else None
-                if place is None:
-                    fields.append(None)
-                else:
-                    value = round(float(value), 3)  # type: ignore[arg-type]  # as the file holds it
-                    values[place] = value
-                    fields.append(value)
-            self._feed(t, key, *fields)
+            at_counter, at_power, at_average = places.get(reading.key, NOWHERE)
+            counter = _put(values, at_counter, reading.counter_j)
+            power = _put(values, at_power, reading.power_w)
+            average = _put(values, at_average, reading.average_w)
+            self._unaccounted.setdefault(reading.key, []).append((t, counter, power, average))
         self.writer.sample(stream, t, values)
 
-    def _feed(self, t: float, key: str, *fields: float | None) -> None:
+    def _feed(self) -> None:
+        """Give the ledger what waits, device by device: it keeps their accounts apart."""
+        waiting, self._unaccounted = self._unaccounted, {}
         if self._ledger_failed:
             return
         try:
-            self.ledger.sample(t, key, *fields)
+            sample = self.ledger.sample
+            for key, rows in waiting.items():
+                for t, counter, power, average in rows:
+                    sample(t, key, counter, power, average)
         except Exception as error:
             self._ledger_fault(error)
 
@@ -186,7 +217,7 @@ class Recording:
     def totals(self) -> Totals | None:
         """Energy so far; None if the live ledger failed."""
         with self._lock:
-            self._take_waiting()
+            self._account()
             return self._guarded(lambda: self.ledger.totals(self.writer.now()))
 
     def flush(self) -> None:
@@ -205,7 +236,7 @@ class Recording:
     def seal(self) -> None:
         """Close the segments now. Without a ledger there is no checkpoint, and segments stay open."""
         with self._lock:
-            self._take_waiting()
+            self._account()
             self._sealed_t = self.now()
             if not self._ledger_failed:
                 state = self._guarded(self.ledger.state)
