@@ -7,6 +7,8 @@ the process and the imports, so those are measured once and counted to the start
 from __future__ import annotations
 
 import heapq
+import itertools
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kdwatch.ledger.core import Ledger
-from kdwatch.rundir.reader import Batch, RunReader
+from kdwatch.rundir.reader import RunReader, Sample
 from planners.modelsize import reported_params_b
 from planners.probes import Kind, Made, Probe, rate_of
 from planners.runinfo import recipe_stages, stage_settings
@@ -30,8 +32,6 @@ KINDS: dict[str, Kind] = {
 }
 SHARED = "shared"
 """The part that imports what all others need."""
-BETWEEN_S = 0.05
-"""Least time between two points of a stage's energy."""
 
 
 @dataclass
@@ -75,31 +75,30 @@ class Part:
 
 
 class ProbeReader:
-    """Follows a run, live or finished, and keeps its energy over time and the reports of its parts."""
+    """Follows a run, live or finished, and keeps the reports of its parts; energies are known when it is over."""
 
     def __init__(self, run: Path) -> None:
         self.reader = RunReader(run)
-        self.ledger = Ledger(self.reader.manifest)
         self.parts: dict[tuple[str, str], Part] = {}
-        self._stages = {str(s.get("name")) for s in recipe_stages(self.reader.manifest) if s.get("uses") == USES}
+        self.status, self.exit_code = "running", None
+        self.total_j: float | None = None
+        """Energy of the whole run, J."""
+        self._run = run
+        self._stages = {str(s.get("name")): s for s in recipe_stages(self.reader.manifest) if s.get("uses") == USES}
         self._windows: dict[str, list[float]] = {}
         self._curves: dict[str, list[tuple[float, float]]] = {}
-        self._last_t = 0.0
 
     def poll(self) -> bool:
         """Take in what is new; False where nothing was."""
         batch = self.reader.poll()
-        for item in _in_order(batch):
-            if isinstance(item, Mapping):
-                self._event(item)
-            else:
-                self.ledger.sample(item.t, item.key, item.counter_j, item.power_w, item.average_w)
-                self._note(item.t)
+        for event in batch.events:
+            self._event(event)
         return bool(batch.events or batch.samples)
 
     def _event(self, event: Mapping[str, Any]) -> None:
-        self.ledger.event(event)
         stage, kind, name = event.get("stage"), event.get("type"), event.get("part")
+        if kind == "run_ended":
+            self.status, self.exit_code = str(event.get("status")), event.get("exit_code")
         if stage not in self._stages:
             return
         if kind in ("stage_started", "stage_ended"):
@@ -107,43 +106,29 @@ class ProbeReader:
         if isinstance(name, str):
             _take(self.parts.setdefault((stage, name), Part(stage, name)), event)
 
-    def _note(self, t: float) -> None:
-        """One more point of each probing stage's energy."""
-        if t < self._last_t + BETWEEN_S or not self._windows:
-            return
-        self._last_t = t
-        for stage in self.ledger.totals(t).stages:
-            joules = stage.energy_j.get("total")
-            if stage.name in self._windows and joules is not None:
-                self._curves.setdefault(stage.name, []).append((t, joules))
-
     def finish(self) -> None:
-        """The last point of each stage, with all that was read after its end; call it when the run has ended."""
-        for stage in self.ledger.totals().stages:
-            joules, window = stage.energy_j.get("total"), self._windows.get(stage.name)
-            if window is not None and joules is not None:
-                self._curves.setdefault(stage.name, []).append((max(self._last_t, window[-1]), joules))
+        """Work out what was used until each moment that a part reported; call it when the run has ended."""
+        for stage, window in self._windows.items():
+            parts = [part for part in self.parts.values() if part.stage == stage]
+            times = {t for part in parts for _, t in part.phases} | {c[0] for part in parts for c in part.counts}
+            marks = sorted({*window[:1], *window[-1:], *(t for t in times if window[0] <= t <= window[-1])})
+            self._curves[stage], self.total_j = energy_at(self._run, stage, marks)
 
     @property
-    def total_j(self) -> float | None:
-        """Energy of the whole run so far, J."""
-        return self.ledger.totals().total_j
+    def stages(self) -> list[str]:
+        """Probing stages that were started."""
+        return list(self._windows)
 
     def used(self, stage: str, begin: float | None, end: float | None) -> float:
-        """Energy of a stage between two times, J; 0 where one is unknown."""
+        """Energy of a stage between two moments that were reported, J; 0 where one is unknown."""
         if begin is None or end is None:
             return 0.0
         return max(0.0, self._at(stage, end) - self._at(stage, begin))
 
     def _at(self, stage: str, t: float) -> float:
         curve = self._curves.get(stage, [])
-        after = bisect_right(curve, (t, float("inf")))
-        start = (self._windows[stage][0], 0.0)
-        before, later = (curve[after - 1] if after else start), (curve[after] if after < len(curve) else None)
-        if later is None or later[0] <= before[0]:
-            return before[1]
-        share = max(0.0, t - before[0]) / (later[0] - before[0])
-        return before[1] + share * (later[1] - before[1])
+        index = bisect_right(curve, (t, math.inf)) - 1
+        return curve[index][1] if index >= 0 else 0.0
 
     def window(self, stage: str) -> tuple[float, float | None]:
         """When a stage began and ended."""
@@ -160,6 +145,35 @@ class ProbeReader:
         return tuple(found)
 
 
+def energy_at(run: Path, stage: str, marks: Sequence[float]) -> tuple[list[tuple[float, float]], float | None]:
+    """[(time, J that the stage had used)] at each of the sorted `marks`, and the energy of the whole run, J.
+
+    The ledger counts the spans between marks as it counts stages, edges and slow counters included.
+    """
+    reader = RunReader(run)
+    ledger = Ledger(reader.manifest)
+    gpus = next((s.get("gpus") for s in reader.manifest.get("stages", []) if s.get("name") == stage), None)
+    spans = list(itertools.pairwise(marks))
+    edges: list[dict[str, Any]] = []
+    for number, (begin, end) in enumerate(spans):
+        span = {"stage": f"{stage}/{number}", "kind": "other"}
+        edges += [{"type": "stage_started", "t": begin, "gpus": gpus} | span,
+                  {"type": "stage_ended", "t": end, "status": "completed"} | span]  # fmt: skip
+    events, samples = [], []
+    while (batch := reader.poll()).events or batch.samples:
+        events += [event for event in batch.events if event.get("stage") != stage]
+        samples += batch.samples
+    for item in _in_order(samples, sorted([*events, *edges], key=lambda event: event["t"])):
+        if isinstance(item, Mapping):
+            ledger.event(item)
+        else:
+            ledger.sample(item.t, item.key, item.counter_j, item.power_w, item.average_w)
+    totals = ledger.totals()
+    used = {s.name: s.energy_j.get("total") or 0.0 for s in totals.stages}
+    sums = itertools.accumulate((used.get(f"{stage}/{n}", 0.0) for n in range(len(spans))), initial=0.0)
+    return list(zip(marks, sums, strict=True)), totals.total_j
+
+
 def _take(part: Part, event: Mapping[str, Any]) -> None:
     kind = event.get("type")
     if kind == "phase":
@@ -172,11 +186,11 @@ def _take(part: Part, event: Mapping[str, Any]) -> None:
         part.made = Made(float(event["rows"]), float(event["tokens"]))
 
 
-def _in_order(batch: Batch) -> Iterator[Any]:
+def _in_order(samples: Sequence[Sample], events: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
     """Samples and events merged by time; at one time samples first."""
-    samples = ((sample.t, 0, index, sample) for index, sample in enumerate(batch.samples))
-    events = ((float(event.get("t") or 0.0), 1, index, event) for index, event in enumerate(batch.events))
-    return (item for *_, item in heapq.merge(samples, events))
+    first = ((sample.t, 0, index, sample) for index, sample in enumerate(samples))
+    second = ((event["t"], 1, index, event) for index, event in enumerate(events))
+    return (item for *_, item in heapq.merge(first, second))
 
 
 def read_probes(run: Path) -> list[Probe]:
@@ -192,7 +206,7 @@ def probes_of(found: ProbeReader) -> list[Probe]:
     """Probes of the parts that were seen to the end."""
     probes = []
     for stage in recipe_stages(found.reader.manifest):
-        if stage.get("uses") != USES or str(stage.get("name")) not in found._windows:
+        if stage.get("uses") != USES or str(stage.get("name")) not in found.stages:
             continue
         listed = stage_settings(stage).get("parts")
         for spec in listed if isinstance(listed, list) else ():

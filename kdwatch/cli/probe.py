@@ -72,8 +72,8 @@ def probe(
     else:
         for line in prediction_lines(found):
             click.echo(line)
-    if reader.ledger.exit_code:
-        raise SystemExit(reader.ledger.exit_code)
+    if reader.exit_code:
+        raise SystemExit(reader.exit_code)
 
 
 def _rows_for(recipe: Recipe) -> int:
@@ -89,7 +89,7 @@ def _watch(run: Path) -> ProbeReader:
 
     reader, told = ProbeReader(run), set[tuple[str, str]]()
     try:
-        while reader.ledger.status == "running" and (reader.poll() or reader.reader.alive()):
+        while reader.status == "running" and (reader.poll() or reader.reader.alive()):
             for key in [key for key, part in reader.parts.items() if part.over and key not in told]:
                 told.add(key)
                 if text := _rate_text(reader, key):
@@ -104,11 +104,13 @@ def _watch(run: Path) -> ProbeReader:
 
 
 def _rate_text(reader: ProbeReader, key: tuple[str, str]) -> str | None:
-    from planners.probes import rate_of
+    from kdwatch.ledger.units import format_number
 
     part = reader.parts[key]
-    rate = rate_of(reader.points(part))
-    return f"{part.name}: {rate.j_per_token:.3g} J/token ± {rate.se / rate.j_per_token:.0%}" if rate else None
+    begin, counts = part.at("work"), part.work_counts
+    if begin is None or not counts or counts[-1][0] <= begin:
+        return None
+    return f"{part.name}: {format_number(counts[-1][1] / (counts[-1][0] - begin))} tokens/s"
 
 
 def predictions(full: Recipe, probes: Sequence[Probe]) -> dict[str, Any]:

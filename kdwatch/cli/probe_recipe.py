@@ -18,6 +18,8 @@ MANY_STEPS = 100_000
 """Updates that a student's probe may take; it stops itself long before."""
 BATCHES = 6
 """Batches that a generation probe answers."""
+TEST_BATCHES = 2
+"""Batches of each benchmark that an evaluation's probe asks."""
 Part = dict[str, Any]
 
 
@@ -100,11 +102,13 @@ def _part(
 def _parts_of(
     stage: StageRecipe, recipe: Recipe, known: Mapping[str, Part], rows: int, second: str | None
 ) -> list[Part]:
-    """Parts of one stage; none where it cannot be begun by itself."""
+    """Parts of one stage; none where it cannot be begun by itself. Of the data, which is read until its speed is known,
+    later parts get a few rows that are read again."""
     uses, settings = stage.uses, stage.settings
     inputs = {name: source for name, source in stage.inputs.items() if name in ("data", "logits") and source in known}
     if uses == "preprocess":
-        return [_part(stage, settings={"limit": min(rows, settings.get("limit") or rows), "validation": 0.0})]
+        few = {"limit": min(rows, settings.get("limit") or rows), "validation": 0.0}
+        return [_part(stage, "-all"), _part(stage, settings=few) | {"measured": False}]
     if uses == "teacher.cache_logits" and "data" in inputs:
         return _forward(stage, inputs)
     if uses == "teacher.generate" and "data" in inputs:
@@ -112,7 +116,8 @@ def _parts_of(
     if uses == "student.train" and "data" in inputs and settings.get("objective") != "on_policy":
         return _students(stage, inputs, second)
     if uses in ("evaluate", "teacher.evaluate") and _only_exact_match(settings):
-        tests = {"limit": min(batch := int(settings.get("batch_rows", 64)), settings.get("limit") or batch)}
+        some = TEST_BATCHES * int(settings.get("batch_rows", 64))
+        tests = {"limit": min(some, settings.get("limit") or some)}
         if uses == "teacher.evaluate":
             return [_part(stage, settings=tests)]
         student = next((s.settings.get("student") for s in recipe.stages if s.uses == "student.train"), None)

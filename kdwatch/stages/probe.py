@@ -94,10 +94,11 @@ def _one(part: ProbePart, settings: ProbeSettings, stage: Stage, folder: Path) -
 
     signal.signal(signal.SIGTERM, stop)
     stage.check_stop()
-    rows = int(part.settings.get("limit") or 0) if part.uses == "preprocess" else 0
-    pacer = Pacer(part.name, Pace(settings.least_seconds, settings.seconds, rows), enough)
+    pace = Pace(settings.least_seconds, settings.seconds)
+    if part.uses == "preprocess" and not part.measured:
+        pace = Pace(0.0, 0.0, int(part.settings.get("limit") or 0))
     to_the_end = part.whole and part.uses != "preprocess"
-    with nullcontext() if to_the_end else pacer, progress.part(part.name):
+    with nullcontext() if to_the_end else Pacer(part.name, pace, enough), progress.part(part.name):
         try:
             (_apart if part.own_process else _here)(part, mine)
         except Stopped:

@@ -61,8 +61,18 @@ def parts(plan: Any, tmp_path: Path) -> dict[str, dict[str, dict[str, Any]]]:
 def test_kd_probes_two_batches_and_two_sizes_in_one_process(tmp_path: Path) -> None:
     plan = probe_plan(recipe(tmp_path, KD), 128, 30.0, second_student="larger")
     (found,) = parts(plan, tmp_path).values()
-    assert list(found) == ["data", "cache", "cache-small", "student", "student-second", "scores", "evaluate"]
+    assert list(found) == [
+        "data-all",
+        "data",
+        "cache",
+        "cache-small",
+        "student",
+        "student-second",
+        "scores",
+        "evaluate",
+    ]
     assert found["data"]["with"]["limit"] == 128 and found["data"]["with"]["validation"] == 0
+    assert "limit" not in found["data-all"]["with"] and not found["data"]["measured"]
     assert [found[n]["with"]["batch_tokens"] for n in ("cache", "cache-small")] == [4096, 1024]
     assert [found[n]["with"]["student"] for n in ("student", "student-second", "evaluate")] == ["m", "larger", "m"]
     assert found["student"]["inputs"] == {"data": "data", "logits": "cache"}
@@ -207,7 +217,7 @@ def test_a_teacher_that_was_loaded_already_counts_with_its_loading(tmp_path: Pat
         run.phase("end")
     whole, small = read_probes(run.end())
     assert small.startup_j == pytest.approx(whole.startup_j + 20.0, rel=0.05)
-    assert whole.tail_j == pytest.approx(120.0, rel=0.05)
+    assert whole.tail_j == pytest.approx(120.0, rel=0.12), "0.4 s, told by readings that are 0.1 s apart"
 
 
 def test_a_part_that_did_not_end_is_no_probe(tmp_path: Path) -> None:

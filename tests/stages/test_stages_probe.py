@@ -39,13 +39,15 @@ def kd_parts(folder: Path, models: Mapping[str, Path]) -> list[dict[str, Any]]:
     """Data, two forward passes, a student that would train for ever, two evaluations."""
     data = jsonl(folder / "rows.jsonl", task_rows(3000))
     teacher, student, cpu = str(models["teacher"]), str(models["student"]), {"device": "cpu", "threads": 1}
-    preprocess = {"data": str(data), "tokenizer": student, "limit": 200}
+    preprocess = {"data": str(data), "tokenizer": student}
+    rows = preprocess | {"limit": 200}
     cache = {"teacher": teacher, "batch_tokens": 512, **cpu}
     train = {"student": student, "objective": "kd", "max_steps": 1_000_000, **cpu}
     tests = {"exact_match": str(data), "limit": 8, "max_new_tokens": 4, **cpu}
-    inputs = {"data": "data"}
+    inputs = {"data": "rows"}
     return [
-        {"name": "data", "uses": "preprocess", "with": preprocess, "whole": True},
+        {"name": "data", "uses": "preprocess", "with": preprocess},
+        {"name": "rows", "uses": "preprocess", "with": rows, "whole": True, "measured": False},
         {"name": "cache", "uses": "teacher.cache_logits", "with": cache, "inputs": inputs, "whole": True},
         {"name": "small", "uses": "teacher.cache_logits", "with": cache | {"batch_tokens": 128}, "inputs": inputs},
         {"name": "student", "uses": "student.train", "with": train, "inputs": inputs | {"logits": "cache"}},
@@ -61,21 +63,21 @@ def test_all_parts_run_in_one_process_and_report_apart(tmp_path: Path, models: d
     assert process.returncode == 0, text
     seen = events(tmp_path / "run")
     begun = [e["part"] for e in seen if e["type"] == "phase" and e["name"] == "begin"]
-    assert begun == ["data", "shared", *(part["name"] for part in parts[1:])]
+    assert begun == ["data", "rows", "shared", *(part["name"] for part in parts[2:])]
     assert [e["part"] for e in seen if e["type"] == "phase" and e["name"] == "end"] == begun
     loads = {e["part"]: e.get("kept", False) for e in seen if e["type"] == "model"}
     assert loads == {"cache": False, "small": True, "student": False, "scores": True, "evaluate": False}
     tokens = {e["part"]: e["tokens"] for e in seen if e["type"] == "progress" and "tokens" in e}
     assert set(tokens) == {part["name"] for part in parts} and all(tokens.values())
     assert not [e for e in seen if e["type"] == "quality"], "a probe's scores are none of the run's"
-    assert [e["step"] for e in seen if e["type"] == "progress" and "part" not in e] == [1, 2, 3, 4, 5, 6]
+    assert [e["step"] for e in seen if e["type"] == "progress" and "part" not in e] == [1, 2, 3, 4, 5, 6, 7]
     work = {e["name"]: e["t"] for e in seen if e["type"] == "phase" and e["part"] == "student"}
     assert work["save"] - work["work"] > 0.4, "it would have trained for ever, and was over in time"
     assert not (tmp_path / "run" / "scratch").exists()
 
 
 def test_term_ends_the_probe_and_leaves_nothing(tmp_path: Path, models: dict[str, Path]) -> None:
-    parts = [part for part in kd_parts(tmp_path, models) if part["name"] in ("data", "cache", "student")]
+    parts = [part for part in kd_parts(tmp_path, models) if part["name"] in ("rows", "cache", "student")]
     process = start(tmp_path / "run", parts, least_seconds=300.0, seconds=300.0)
     deadline = time.monotonic() + 60
     while not any(e["type"] == "progress" and e.get("part") == "student" for e in events(tmp_path / "run")):
@@ -96,7 +98,7 @@ def test_a_part_that_fails_is_named(tmp_path: Path, models: dict[str, Path]) -> 
 
 @pytest.mark.slow  # torchrun imports torch three times
 def test_several_processes_are_a_part_of_their_own(tmp_path: Path, models: dict[str, Path]) -> None:
-    parts = [part for part in kd_parts(tmp_path, models) if part["name"] in ("data", "cache", "student")]
+    parts = [part for part in kd_parts(tmp_path, models) if part["name"] in ("rows", "cache", "student")]
     parts[-1]["with"] |= {"processes": 2}
     process = start(tmp_path / "run", parts, least_seconds=0.5, seconds=1.5)
     text = process.communicate(timeout=200)[0]
