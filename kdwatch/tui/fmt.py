@@ -22,12 +22,14 @@ _PREFIXES = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
 
 
 def three_digits(value: float) -> str:
-    """`value` with three significant digits and no exponent between 0.001 and 10 million."""
+    """`value` with three significant digits (a larger one keeps its whole digits), and no exponent between 0.001 and
+    10 million."""
     if value == 0:
         return "0"
     size = abs(value)
-    if size < 0.001 or size >= 9_999_500:
-        return f"{value:.1e}"
+    if size < 0.0009995 or size >= 9_999_500:
+        digits, exponent = f"{value:.2e}".split("e")
+        return f"{digits}e{int(exponent)}"
     decimals = max(0, 2 - math.floor(math.log10(size)))
     text = f"{value:.{decimals}f}"
     if len(text.lstrip("-").replace(".", "").lstrip("0")) > 3 and decimals > 0:
@@ -44,6 +46,19 @@ def scaled(value: float | None, unit: str) -> str:
         if abs(value) >= step * 0.9995:
             prefix, factor = name, step
     return f"{three_digits(value / factor)} {prefix}{unit}"
+
+
+_SMALL_WH = (("Wh", 0.9995e-3, 1.0), ("mWh", 0.0, 1e-3))
+_WH = (("MWh", 9.9995e6, 1e6), *_SMALL_WH)
+_KWH = (("GWh", 9.9995e9, 1e9), ("kWh", 0.9995, 1e3), *_SMALL_WH)
+_CO2E = (
+    ("tCO2e", 0.9995e6, 1e6),
+    ("kgCO2e", 0.9995e3, 1e3),
+    ("gCO2e", 0.0995, 1.0),
+    ("mgCO2e", 0.9995e-3, 1e-3),
+    ("ugCO2e", 0.0, 1e-6),
+)
+"""Units by size: name, from which value on (in Wh, Wh, grams), what one of it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +83,9 @@ class Units:
             return scaled(joules, "J")
         kwh = joules / JOULES_PER_KWH
         if self.name == "Wh":
-            return f"{three_digits(kwh * 1e3)} Wh"
+            return _fitting(kwh * 1e3, _WH, "Wh")
         if self.name == "kWh":
-            return f"{three_digits(kwh)} kWh"
+            return _fitting(kwh * 1e3, _KWH, "kWh")
         if self.name == "co2e":
             return self._co2e(kwh)
         return self._money(kwh)
@@ -79,15 +94,13 @@ class Units:
         if self.g_per_kwh is None:
             return NA
         grams = kwh * self.pue * self.g_per_kwh
-        for unit, factor in (("t", 1e6), ("kg", 1e3)):
-            if abs(grams) >= factor * 0.9995:
-                return f"{three_digits(grams / factor)} {unit}CO2e"
-        return _at_least_cent(grams, "gCO2e")
+        return "<1 ugCO2e" if 0 < grams < 0.9995e-6 else _fitting(grams, _CO2E, "gCO2e")
 
     def _money(self, kwh: float) -> str:
         if self.price_per_kwh is None:
             return NA
-        return _at_least_cent(kwh * self.pue * self.price_per_kwh, self.currency[:4])
+        price = kwh * self.pue * self.price_per_kwh
+        return f"{'<1e-9' if 0 < price < 0.9995e-9 else three_digits(price)} {self.currency[:3]}"
 
     def label(self) -> str:
         """The unit in words, with what it rests on, for messages."""
@@ -102,11 +115,12 @@ class Units:
         return self.name
 
 
-def _at_least_cent(value: float, unit: str) -> str:
-    """Three digits, and `<0.01` for less: nobody reads ten-thousandths of a gram or of a cent."""
-    if 0 < value < 0.0095:
-        return f"<0.01 {unit}"
-    return f"{value:.3f} {unit}" if 0 < value < 0.1 else f"{three_digits(value)} {unit}"
+def _fitting(value: float, units: tuple[tuple[str, float, float], ...], usual: str) -> str:
+    """`value` in the first of `units` (name, least value, what one of it is) that it reaches; 0 in the usual."""
+    if value == 0:
+        return f"0 {usual}"
+    name, _, factor = next((u for u in units if abs(value) >= u[1]), units[-1])
+    return f"{three_digits(value / factor)} {name}"
 
 
 def next_unit(name: str) -> str:

@@ -34,7 +34,9 @@ from kdwatch.tui.widgets.plot import window_span
         (99.96, "100"),
         (0.0123456, "0.0123"),
         (1234.5, "1234"),
-        (5e-5, "5.0e-05"),
+        (5e-5, "5.00e-5"),
+        (0.0009996, "0.00100"),
+        (1.234e7, "1.23e7"),
     ],
 )
 def test_three_digits(value: float, text: str) -> None:
@@ -47,6 +49,17 @@ def test_energy_in_every_unit() -> None:
     joules = 3.6e6
     texts = [Units(name, 56.0, 1.5, 0.30, "EUR").energy(joules) for name in UNIT_CYCLE]
     assert texts == ["3.60 MJ", "1000 Wh", "1.00 kWh", "84.0 gCO2e", "0.450 EUR"]
+
+
+def test_a_small_run_has_three_digits_in_every_unit() -> None:
+    """1.24 kJ and 8.82 J are no `0.00 kWh`: the unit gets smaller, the digits stay."""
+    for joules, texts in (
+        (1240.0, ["1.24 kJ", "0.344 Wh", "0.344 Wh", "19.3 mgCO2e", "1.55e-4 EUR"]),
+        (8.82, ["8.82 J", "0.00245 Wh", "0.00245 Wh", "137 ugCO2e", "1.10e-6 EUR"]),
+        (0.5, ["0.500 J", "0.139 mWh", "0.139 mWh", "7.78 ugCO2e", "6.25e-8 EUR"]),
+        (0.0, ["0 J", "0 Wh", "0 kWh", "0 gCO2e", "0 EUR"]),
+    ):
+        assert [Units(name, 56.0, 1.0, 0.45, "EUR").energy(joules) for name in UNIT_CYCLE] == texts
 
 
 @pytest.mark.parametrize("name", UNIT_CYCLE)
