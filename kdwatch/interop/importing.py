@@ -14,7 +14,7 @@ from typing import Any
 
 from kdwatch.interop.formats.harness_dir import files_below, is_harness
 from kdwatch.interop.load import READERS, load_log
-from kdwatch.interop.model import ImportedLog, ImportOptions
+from kdwatch.interop.model import ImportedLog, ImportOptions, LogProblem
 from kdwatch.interop.source import Watch
 from kdwatch.interop.summary import log_json, problem_json
 from kdwatch.interop.timeline import pieces_of
@@ -67,18 +67,18 @@ def check_options(format: str | None, interval_s: float | None, zone: str | None
     return ImportOptions(format, interval_s, zone)
 
 
-def expand(paths: list[Path]) -> list[Path]:
-    """Files, and directories of the harness as one; of other directories their files."""
-    found: list[Path] = []
+def expand(paths: list[Path]) -> dict[Path, bool]:
+    """Files, and directories of the harness as one; of other directories their files. True: named by the user."""
+    found: dict[Path, bool] = {}
     for path in paths:
         if path.is_dir() and not is_harness(path):
             inside = list(files_below(path))
             if not inside:
                 raise UsageProblem(f"{path}: no files in it; give log files")
-            found += inside
+            found = dict.fromkeys(inside, False) | found
         else:
-            found.append(path)
-    return list(dict.fromkeys(found))
+            found[path] = True
+    return found
 
 
 def import_paths(
@@ -94,14 +94,23 @@ def import_paths(
     """
     result = Imported()
     logs: list[ImportedLog] = []
-    for path in expand(paths):
+    other: dict[Path, UsageProblem] = {}
+    for path, named in expand(paths).items():
         try:
             log = load_log(path, options, watch(path) if watch else None)
         except UsageProblem as problem:
-            result.files.append(problem_json(str(path), problem))
+            if isinstance(problem, LogProblem) and problem.no_log and not named:
+                other[path] = problem
+            else:
+                result.files.append(problem_json(str(path), problem))
             continue
         logs.append(log)
         result.files.append(log_json(log))
+    if not result.files:  # a directory without a single log: say of each file why
+        result.files += [problem_json(str(path), problem) for path, problem in other.items()]
+    elif other:
+        names = ", ".join(path.name for path in other)
+        result.notes.append(f"{len(other)} files are no logs and were passed over: {names}")
     usable = [log for log in logs if pieces_of(log)]
     if not usable:
         if logs:

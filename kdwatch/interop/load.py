@@ -52,14 +52,17 @@ def load_log(path: Path, options: ImportOptions | None = None, watch: Watch | No
     name = options.format or detect(source.head)
     if name not in READERS:
         raise LogProblem(
-            f"{path}: JSON of no known kind (known: harness stage, trainer log, trainer state, perun)", format=None
+            f"{path}: JSON of no known kind (known: harness stage, trainer log, trainer state, perun)",
+            no_log=True,
+            format=None,
         )
     reader: Reader = import_module(f"kdwatch.interop.formats.{READERS[name]}").read
     try:
         return reader(source, options)
     except LogProblem as problem:
         text = str(problem) if str(problem).startswith(str(path)) else f"{path}: {problem}"
-        raise LogProblem(text, **{"format": name, "encoding": source.encoding, **problem.facts}) from None
+        facts = {"format": name, "encoding": source.encoding, **problem.facts}
+        raise LogProblem(text, no_log=problem.no_log, **facts) from None
     except UsageProblem:
         raise
     except OSError as error:

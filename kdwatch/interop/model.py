@@ -14,8 +14,10 @@ from kdwatch.rundir.errors import UsageProblem
 class LogProblem(UsageProblem):
     """A log that gives no energy. `facts` says what it does contain: rows, columns, format, encoding."""
 
-    def __init__(self, text: str, **facts: Any) -> None:
+    def __init__(self, text: str, *, no_log: bool = False, **facts: Any) -> None:
         super().__init__(text)
+        self.no_log = no_log
+        """Whether the file is of no known format at all: in a directory of logs it is passed over."""
         self.facts = facts
 
 

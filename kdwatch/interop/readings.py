@@ -162,6 +162,12 @@ def stage_energy(device: LoggedDevice, piece: Piece) -> float | None:
     return device.energy_j
 
 
+def has_readings(device: LoggedDevice, piece: Piece) -> bool:
+    """Whether the device's energy in this stage is known."""
+    measured = device.series is not None and device.stats is not None and device.stats.energy_j is not None
+    return measured or device.counter is not None or stage_energy(device, piece) is not None
+
+
 def _drawn(device: LoggedDevice, piece: Piece) -> Iterator[Batch]:
     """Watts inside a stage, where a log beside it has some."""
     if device.drawn is None or piece.origin is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kdwatch.interop.archive import open_maybe_compressed
+from kdwatch.interop.model import LogProblem
 from kdwatch.rundir.errors import UsageProblem
 
 CHUNK = 1 << 18
@@ -151,7 +152,7 @@ def _size_of_regular_file(path: Path) -> int:
     if not stat.S_ISREG(found.st_mode):
         raise UsageProblem(f"{path}: not a regular file; give a log file or a harness directory")
     if found.st_size == 0:
-        raise UsageProblem(f"{path}: the file is empty")
+        raise LogProblem(f"{path}: the file is empty", no_log=True, format=None)
     return found.st_size
 
 

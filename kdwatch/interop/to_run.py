@@ -14,7 +14,7 @@ from typing import Any
 from kdwatch import __version__
 from kdwatch.interop.merge import attach_progress, merge_codecarbon
 from kdwatch.interop.model import ImportedLog, LoggedDevice
-from kdwatch.interop.readings import rows_of, stage_energy, windows
+from kdwatch.interop.readings import has_readings, rows_of, stage_energy, windows
 from kdwatch.interop.timeline import Piece, Timeline, build_timeline
 from kdwatch.ledger.core import Ledger
 from kdwatch.ledger.device import LARGEST_W
@@ -141,14 +141,17 @@ def _gpu_names(devices: list[RunDevice]) -> list[str]:
 
 
 def _stage_entry(piece: Piece, devices: list[RunDevice]) -> dict[str, Any]:
-    own = {id(device) for device in piece.devices}
-    gpus = [_device_id(d) for d in devices if id(d.device) in own and d.device.kind == "gpu"]
+    """A stage claims the devices that its file has energy of: what another file has says nothing about this one."""
+    read = {id(device) for device in piece.devices if has_readings(device, piece)}
+    own = [found for found in devices if id(found.device) in read]
+    gpus = [_device_id(found) for found in own if found.device.kind == "gpu"]
     return {
         "name": piece.name,
         "kind": piece.stage.kind,
         "uses": None,
         "command": [],
         "gpus": gpus or None,
+        "devices": [found.key for found in own],
         "needs": [],
         "imported": {"file": str(piece.log.path), "start": piece.origin, "time": piece.log.time_kind},
     }

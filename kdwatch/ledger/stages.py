@@ -17,6 +17,8 @@ class Stage:
     kind: str = "other"
     gpus: list[Any] | None = None
     """Declared GPUs, by index or UUID; None: not declared, all of them."""
+    devices: list[str] | None = None
+    """Keys of all that this stage has readings of (imported logs); None: not declared."""
     parent: str | None = None
     """Stage that this one is nested in: its energy goes to the inner one meanwhile."""
     status: str = "pending"
@@ -57,7 +59,9 @@ class Stage:
         return sum(max(0.0, (now if end is None else end) - (start or 0.0)) for start, end in self.windows)
 
     def claims(self, device: Mapping[str, Any]) -> bool:
-        """Whether this stage uses a device: GPUs as declared, everything else of the machine always."""
+        """Whether this stage uses a device: as declared; without that GPUs as declared, everything else always."""
+        if self.devices is not None:
+            return device.get("key") in self.devices
         if device.get("kind") != "gpu" or self.gpus is None:
             return True
         return any(_names(entry, device) for entry in self.gpus)
@@ -99,6 +103,8 @@ class StageBook:
         gpus = spec.get("gpus")
         if gpus is not None:
             stage.gpus = list(gpus) if isinstance(gpus, list | tuple) else [gpus]
+        if isinstance(spec.get("devices"), list):
+            stage.devices = [str(key) for key in spec["devices"]]
         if spec.get("parent"):
             stage.parent = str(spec["parent"])
         return stage

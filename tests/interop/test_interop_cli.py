@@ -68,6 +68,27 @@ def test_directory_of_logs_is_its_files_in_one_run(tmp_path: Path) -> None:
     assert [stage["name"] for stage in manifest["stages"]] == ["day3", "day4"]
 
 
+def test_directory_with_other_files_beside_the_logs(tmp_path: Path) -> None:
+    """What is no log is passed over and named; a log without power is still an error."""
+    rows = "".join(f"2026-01-03T15:36:0{n}Z,100\n" for n in range(3))
+    (tmp_path / "power.csv").write_text("timestamp,power_w\n" + rows)
+    (tmp_path / "README.md").write_text("how these were made\n")
+    (tmp_path / "config.json").write_text('{"lr": 1}\n')
+    (tmp_path / "empty.log").write_text("")
+    done = run(str(tmp_path), "--json")
+    found = json.loads(done.stdout)
+    assert done.exit_code == 0 and len(found["files"]) == 1
+    assert "README.md" in found["notes"][0] and "empty.log" in done.stderr
+    named = run(str(tmp_path / "power.csv"), str(tmp_path / "README.md"))
+    assert named.exit_code == 2 and "no known format" in named.stderr
+    (tmp_path / "memory.csv").write_text("timestamp,memory.used [MiB]\n2026-01-03T15:36:00Z,5\n")
+    assert run(str(tmp_path)).exit_code == 2
+    (tmp_path / "power.csv").unlink()
+    (tmp_path / "memory.csv").unlink()
+    nothing = run(str(tmp_path))
+    assert nothing.exit_code == 2 and nothing.stderr.count("\n") == 3
+
+
 def test_bad_use_is_one_line_and_no_run(tmp_path: Path) -> None:
     for args in (
         [str(tmp_path / "nothing.csv")],

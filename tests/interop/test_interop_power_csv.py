@@ -225,13 +225,8 @@ def test_energy_counter_without_power(read) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\n\n", "\0" * 5000])
 def test_files_without_content(read, text: str) -> None:
-    from kdwatch.rundir.errors import UsageProblem
-
-    if not text:
-        with pytest.raises(UsageProblem, match="empty"):
-            read(text)
-    else:
-        assert read(text)["error"]
+    error = read(text)["error"]
+    assert "empty" in error if not text else error
 
 
 def test_what_a_file_without_power_contains_is_said(read) -> None:

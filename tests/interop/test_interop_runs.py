@@ -144,3 +144,15 @@ def test_power_log_beside_a_harness_stage_is_drawn_and_not_counted_twice(bring, 
     (stage,) = report["stages"]
     assert report["total_j"] == pytest.approx(145048.09370359924, rel=1e-6)  # step 400 of the index
     assert stage["devices"][0]["peak_w"] == pytest.approx(367.343)  # max_W of 35
+
+
+def test_what_another_file_measures_is_unknown_in_a_stage_and_not_zero(bring, logs: Path) -> None:
+    """CodeCarbon's CPU says nothing about the time of the GPU log, nor either about that of a trainer's log."""
+    names = ("05_nvsmi_two_loggers_interleaved_mixed_gpus.csv", "26_codecarbon_3_2_1_fresh_header.csv",
+             "65_llamafactory_trainer_log_duplicate_ranks.jsonl")  # fmt: skip
+    gpus, tool, trainer = build_report(bring(*(logs / name for name in names)).run)["stages"]
+    assert gpus["energy_j"]["gpu"] == pytest.approx(81587.77, rel=1e-4)
+    assert gpus["energy_j"]["cpu"] is None and gpus["energy_j"]["ram_estimated"] is None
+    assert tool["energy_j"]["cpu"] == pytest.approx(7772.8, rel=1e-4)
+    assert len(tool["devices"]) == 3
+    assert trainer["energy_j"]["total"] is None and trainer["devices"] == []

@@ -44,7 +44,7 @@ def power_chart(
     top = max((b.high_w for buckets in shown.values() for b in buckets), default=0.0)
     if not shown or end <= 0 or top <= 0:
         return ""
-    plot = _Plot(end, top * 1.05)
+    plot = _Plot(end, top * 1.1)  # room for the stages' names
     parts = [*_stage_bands(plot, report), *plot.axes("W")]
     for number, (key, buckets) in enumerate(shown.items()):
         colour = COLOURS[number % len(COLOURS)]

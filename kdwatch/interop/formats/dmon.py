@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from kdwatch.interop.formats.power_checks import finish
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
@@ -32,7 +33,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     for cells in _rows(iter(source.lines()), state):
         _take(cells, state, options)
     columns = state.columns
-    facts = {"rows": state.rows, "columns": columns}
+    facts: dict[str, Any] = {"rows": state.rows, "columns": columns}
     if "pid" in columns:
         raise LogProblem(
             "pmon has no power column, only each process's utilisation; log nvidia-smi dmon -s p -o DT for power",

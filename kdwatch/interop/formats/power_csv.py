@@ -291,7 +291,7 @@ def _with_contents(problem: LogProblem, source: TextSource, table: Table) -> Log
             text += "; log power.draw too (nvidia-smi --query-gpu=timestamp,index,power.draw)"
     facts = {"rows": rows + _first_rows(source, table), "columns": columns, "encoding": source.encoding}
     form = "nvidia-smi-csv" if nvidia_smi_fields(columns) else "power-csv"
-    return LogProblem(text, **{"format": form, **facts, **problem.facts})
+    return LogProblem(text, no_log=table.header is None, **{"format": form, **facts, **problem.facts})
 
 
 def _first_rows(source: TextSource, table: Table) -> int:
