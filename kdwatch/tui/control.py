@@ -39,9 +39,8 @@ class Controls:
         if not self._frame.live or row is None:
             self._app.tell("no stage is running", "warning")
             return
-        pid = stage_process(self._path, row.name)
-        who = f"process {pid}" if pid else "its processes"
-        detail = f"{who} and its group get SIGTERM, SIGKILL after the grace time. Later stages that need it do not run."
+        end = "SIGTERM, SIGKILL after the grace time. Later stages that need it do not run."
+        detail = f"{self._stage_hit(row)} {end}"
         self._ask(f"Stop the stage {row.name}?", detail, "stop_stage", stage=row.name)
 
     def skip_stage(self, selected: StageRow | None) -> None:
@@ -50,10 +49,10 @@ class Controls:
         if not self._frame.live or row is None or row.status not in ("pending", "running"):
             self._app.tell("select a stage that waits or runs", "warning")
             return
-        detail = "It counts as skipped; the run goes on with the next stage."
-        if row.status == "running":
-            pid = stage_process(self._path, row.name)
-            detail = f"Process {pid or 'n/a'} and its group get SIGTERM. " + detail
+        hit = (
+            f"{self._stage_hit(row)} SIGTERM. " if row.status == "running" else f"{self._recorder} Nothing is killed. "
+        )
+        detail = hit + "The stage counts as skipped; the run goes on with the next."
         self._ask(f"Skip the stage {row.name}?", detail, "skip", stage=row.name)
 
     def stop_run(self) -> None:
@@ -62,7 +61,9 @@ class Controls:
         if not frame.live:
             self._app.tell("this run is not running", "warning")
             return
-        detail = f"Recorder: process {frame.run.recorder_pid}. The running stage gets SIGTERM, the others do not start."
+        row = frame.running
+        hit = f"{self._stage_hit(row)} SIGTERM." if row else "No stage is running."
+        detail = f"{self._recorder} {hit} The other stages do not start."
         self._ask(f"Stop the whole run {frame.run.name}?", detail, "stop")
 
     def extend(self) -> None:
@@ -75,7 +76,8 @@ class Controls:
             self._app.tell("this run has no energy budget", "warning")
             return
         now = Units("J").energy(frame.budget_j)
-        ask = AskScreen(f"New energy budget for {frame.run.name} (now {now})", "25kWh or 90MJ", self._check_budget)
+        question = f"New energy budget for {frame.run.name} (now {now})? {self._recorder}"
+        ask = AskScreen(question, "25kWh or 90MJ", self._check_budget)
         self._app.push_screen(ask, self._extend)
 
     def _check_budget(self, text: str) -> str | None:
@@ -91,9 +93,20 @@ class Controls:
         if text is None:
             return
         joules = parse_energy(text)
-        detail = f"Recorder: process {self._frame.run.recorder_pid}."
         question = f"Extend the budget of {self._frame.run.name} to {Units('J').energy(joules)}?"
-        self._ask(question, detail, "extend_budget", value=joules)
+        self._ask(question, self._recorder, "extend_budget", value=joules)
+
+    @property
+    def _recorder(self) -> str:
+        """Who obeys."""
+        return f"Recorder: process {self._frame.run.recorder_pid}."
+
+    def _stage_hit(self, row: StageRow) -> str:
+        """Whose processes a signal will hit; where no event names one, who will send it."""
+        pid = stage_process(self._path, row.name)
+        if pid is None:
+            return f"{self._recorder} All processes of the stage get"
+        return f"Process {pid} and its group get"
 
     def _ask(self, question: str, detail: str, action: str, **fields: Any) -> None:
         self._app.push_screen(ConfirmScreen(question, detail), self._answered(action, fields))

@@ -104,6 +104,35 @@ async def test_control_keys_ask_and_then_request(tmp_path: Path, key: str, actio
             assert field is None or requests[0][field[0]] == field[1]
 
 
+async def asked_by(app: Any, pilot: Any, key: str) -> str:
+    """The text of the dialog that a key opens; it is left again."""
+    await pilot.press(key)
+    text = "".join(str(w.render()) for w in app.screen.query("Static"))
+    await pilot.press("escape")
+    return text
+
+
+async def test_every_question_names_a_process(tmp_path: Path) -> None:
+    """The stage's where one is hit, the recorder's where it only obeys: a stage that waits is skipped without a kill,
+    and the dialog for a budget's text comes before the one that asks."""
+    with live_run(tmp_path / "live") as writer:
+        writer.write_to(3.0)
+        recorder, stage = f"Recorder: process {writer.pid}.", f"Process {writer.stage_pid} "
+        async with running(tmp_path / "live") as (app, pilot):
+            assert recorder in (said := await asked_by(app, pilot, "S")) and stage in said
+            assert recorder in await asked_by(app, pilot, "b")
+            assert stage in await asked_by(app, pilot, "s")
+            await pilot.press("down", "down")
+            assert (
+                recorder in (said := await asked_by(app, pilot, "x")) and "preprocess" in said and "SIGTERM" not in said
+            )
+            (tmp_path / "live" / "events.jsonl").write_text("")
+            await pilot.press("f")
+            for key in ("s", "x", "S"):
+                assert recorder in await asked_by(app, pilot, key)
+            assert take(tmp_path / "live") == []
+
+
 async def test_budget_is_only_ever_extended(tmp_path: Path) -> None:
     """Less than now, and nonsense, are refused in the dialog; more is asked again and requested in joules."""
     with live_run(tmp_path / "live") as writer:
