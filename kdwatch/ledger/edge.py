@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from kdwatch.ledger.counter import STALE_S, CounterTrack, Tick
+from kdwatch.ledger.counter import STALE_S, TIMED_S, CounterTrack, Tick
 from kdwatch.ledger.power import PowerTrack, Reach
 from kdwatch.ledger.transition import at_step
 
@@ -94,7 +94,10 @@ def _merge(counter: CounterTrack, power: PowerTrack, t: float) -> tuple[float, f
         backward, v_backward = found[1]
         weight = v_backward / (variance + v_backward)
         joules = weight * joules + (1.0 - weight) * backward
-        variance = variance * v_backward / (variance + v_backward)
+        if any(k.high - k.low <= TIMED_S for k in (*earlier, *later)):
+            variance = variance * v_backward / (variance + v_backward)
+        else:  # read at one phase of the counter's period, ticks err alike: two are no better than one
+            variance = (weight * math.sqrt(variance) + (1.0 - weight) * math.sqrt(v_backward)) ** 2
     low = earlier[0].joules if earlier[0].high <= t else -math.inf
     high = next((tick.joules for tick in later if tick.low >= t), math.inf)
     return min(max(joules, low), high), variance
