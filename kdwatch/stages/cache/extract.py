@@ -7,27 +7,37 @@ import torch
 
 from kdwatch.stages.cache.layout import Layout, Positions
 
+CHUNK = 1 << 22
+"""Logits that are worked on at once on a CPU: they stay in its cache."""
+CHUNK_ON_DEVICE = 1 << 27
+"""The same on a GPU: float32 copies of some positions, never of a whole batch's."""
+
 
 def top_positions(logits: torch.Tensor, layout: Layout) -> Positions:
-    """The k highest of float32 logits [M, V], ties broken by the smaller id, with log-sum-exp and tail by "
-    "temperature."""
-    z = logits.float()
+    """The k highest of logits [M, V] in float32, ties broken by the smaller id, with log-sum-exp and tail by
+    temperature."""
+    chunk = CHUNK if logits.device.type == "cpu" else CHUNK_ON_DEVICE
+    parts = [_top(part.float(), layout) for part in logits.split(max(1, chunk // logits.shape[1]))]
+    ids, values, lse, tail = (torch.cat(arrays).cpu().numpy() for arrays in zip(*parts, strict=True))
+    return Positions(ids, values, lse, tail=tail)
+
+
+def _top(z: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, ...]:
+    """(ids, values, lse, tail) of float32 logits [M, V]."""
     values, ids = _ordered_top(z, layout.top_k)
     highest = values[:, :1]
-    outside = z.scatter(1, ids, -torch.inf)
+    values = values - highest
+    outside = (z - highest).scatter_(1, ids, -torch.inf)
+    share = torch.empty_like(outside)
     lse, tail = [], []
     for temperature in layout.temperatures:
-        inside = torch.logsumexp((values - highest) / temperature, dim=1)
-        rest = torch.logsumexp((outside - highest) / temperature, dim=1)
+        inside = torch.logsumexp(values / temperature, dim=1)
+        # nothing outside is above 0, and what underflows is far below what is told apart from none
+        rest = torch.exp(torch.div(outside, temperature, out=share), out=share).sum(dim=1).log()
         whole = torch.logaddexp(inside, rest)
         lse.append(whole)
         tail.append(rest - whole)
-    return Positions(
-        ids.cpu().numpy(),
-        (values - highest).cpu().numpy(),
-        torch.stack(lse, dim=1).cpu().numpy(),
-        tail=torch.stack(tail, dim=1).cpu().numpy(),
-    )
+    return ids, values, torch.stack(lse, dim=1), torch.stack(tail, dim=1)
 
 
 def _ordered_top(z: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
