@@ -222,7 +222,7 @@ class DeviceTrack:
     def _variance(self, before: Level, after: Level) -> float:
         if self.counter.raw is None:
             return max(0.0, after.variance - before.variance) + before.edge_variance + after.edge_variance
-        return before.variance + after.variance
+        return sum(x.edge_variance or x.variance for x in (before, after))  # before the counter's first value: power's
 
     # -- answers
 

@@ -307,6 +307,17 @@ def test_power_before_the_first_counter_value_is_bridged() -> None:
     assert "bridged" in device.flags and device.source == "integrated"
 
 
+def test_an_edge_from_before_the_first_counter_value_has_its_own_bound() -> None:
+    """Power jumps until 5 s, then 100 W; the counter answers from 12 s on. Nothing is unsure about 8 s to 15 s."""
+    watts = lambda t: 100.0 if t >= 5.0 or round(t * 10) % 2 else 700.0  # noqa: E731
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(8.0, "s"), end(15.0, "s")], "g0", every(TENTH, 0.0, 17.0),
+        lambda t: 100.0 * t if t >= 12.0 else None, watts,
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(700.0, abs=12.0) and device.bound.edge_j < 15.0
+
+
 def test_one_lost_board_costs_no_other_a_sample() -> None:
     ledger = Ledger(manifest([gpu("g0"), gpu("g1")], ["s"]))
     ledger.event(start(0.0, "s"))
