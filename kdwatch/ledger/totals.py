@@ -239,7 +239,7 @@ def _stage(
         bound_j=known_sum(bounds) if bounds and None not in bounds else None,
         tokens_per_s=tokens / duration if ran and tokens and duration else None,
         j_per_token=total_j / tokens if ran and tokens and total_j is not None else None,
-        mean_w=total_j / duration if ran and duration and total_j is not None else None,
+        mean_w=known_sum(d.mean_w for d in kept),
         share=total_j / total if total and total_j is not None else None,
         phase=stage.phase if stage.running else None,
         shared_j=math.fsum(accounts[key].shared_j.get(stage.name, 0.0) for key in counted),

@@ -76,6 +76,8 @@ class StageTotals:
     tokens_per_s: float | None = None
     j_per_token: float | None = None
     mean_w: float | None = None
+    """Sum of its devices' `mean_w`: each over the time that the device worked for this stage alone, so that neither
+    nested or overlapping stages nor gaps lower it."""
     share: float | None = None
     """Of the run's total energy."""
     phase: str | None = None

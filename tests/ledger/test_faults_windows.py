@@ -60,6 +60,7 @@ def test_fault_52_a_nested_stage_does_not_stop_the_outer_one() -> None:
     assert stage(totals, "outer").energy_j["cpu"] == pytest.approx(800.0, abs=0.5)
     assert stage(totals, "inner").energy_j["cpu"] == pytest.approx(1200.0, abs=0.5)
     assert totals.unattributed_j == pytest.approx(200.0, abs=0.5)
+    assert [stage(totals, name).mean_w for name in ("outer", "inner")] == pytest.approx([100.0, 100.0], rel=0.01)
     sampler_stopped = [j for t, j in values.items() if t <= 20.0 and not 4.0 < t < 16.0]
     assert naive.unwrap(sampler_stopped, 500.0) < 2000.0 - 2 * 400.0
     assert not any(w["code"] == "overlap" for w in totals.warnings)
@@ -179,6 +180,7 @@ def test_stages_at_the_same_time_share_by_declared_gpus_only() -> None:
     assert cpu.unattributed_j == pytest.approx(600.0 + 150.0, rel=0.01)
     assert {w["device"] for w in totals.warnings if w["code"] == "overlap"} == {"cpu0"}
     assert stage(totals, "a").shared_j == pytest.approx(600.0, rel=0.01)
+    assert stage(totals, "a").mean_w == pytest.approx(100.0 + 100.0, rel=0.01), "each over its own time"
 
 
 def test_a_stage_that_declares_other_gpus_the_second_time_keeps_what_it_used_the_first() -> None:
