@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from pathlib import Path
-from typing import BinaryIO
 
 from kdwatch.rundir.text import clean
+from kdwatch.tui.logparts import LogParts, Read
 
 TAIL_BYTES = 1 << 16
 """How far from the end the tail looks."""
@@ -30,32 +30,25 @@ def harmless(raw: bytes) -> str:
 
 
 class LogFile:
-    """Lines of one file that may grow, shrink, or not exist yet."""
+    """Lines of one log that may grow, shrink, be kept in parts, or not exist yet."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self._parts = LogParts(path)
         self._starts = array("Q", [0])
         self._indexed = 0
         self._tail: tuple[tuple[int, int], list[str]] = ((-1, -1), [])
 
     def tail(self, lines: int) -> list[str]:
-        """The last `lines` lines; the same list object while the file does not change."""
-        try:
-            info = self.path.stat()
-        except OSError:
-            return []
-        state = (info.st_size, info.st_mtime_ns)
+        """The last `lines` lines; the same list object while the log does not change."""
+        self._look()
+        state = (self._parts.size, self._parts.changed_ns)
         if state != self._tail[0]:
-            self._tail = (state, self._read_tail(info.st_size))
+            self._tail = (state, self._read_tail(state[0]))
         return self._tail[1][-lines:]
 
     def _read_tail(self, size: int) -> list[str]:
-        try:
-            with self.path.open("rb") as f:
-                f.seek(max(size - TAIL_BYTES, 0))
-                data = f.read(TAIL_BYTES)
-        except OSError:
-            return []
+        with self._parts.opened() as read:
+            data = read(max(size - TAIL_BYTES, 0), TAIL_BYTES)
         lines = data.split(b"\n")
         if size > TAIL_BYTES:
             lines = lines[1:]
@@ -63,19 +56,18 @@ class LogFile:
             lines.pop()
         return [harmless(line) for line in lines]
 
+    def _look(self) -> None:
+        """See what there is, and forget of the index what no longer holds."""
+        self._parts.look()
+        if self._parts.fixed < self._indexed:
+            self._indexed = self._parts.fixed
+            del self._starts[max(bisect_right(self._starts, self._indexed), 1) :]
+
     def grow(self) -> bool:
-        """Index the next piece of the file; False when all there is is indexed."""
-        try:
-            size = self.path.stat().st_size
-            if size < self._indexed:
-                self._starts, self._indexed = array("Q", [0]), 0
-            if size == self._indexed:
-                return False
-            with self.path.open("rb") as f:
-                f.seek(self._indexed)
-                data = f.read(INDEX_CHUNK)
-        except OSError:
-            return False
+        """Index the next piece of the log; False when all there is is indexed."""
+        self._look()
+        with self._parts.opened() as read:
+            data = read(self._indexed, INDEX_CHUNK)
         at = data.find(b"\n")
         while at >= 0:
             self._starts.append(self._indexed + at + 1)
@@ -93,16 +85,14 @@ class LogFile:
         first, end = max(first, 0), min(end, self.count)
         if first >= end:
             return []
-        out = []
-        try:
-            with self.path.open("rb") as f:
-                for number in range(first, end):
-                    stop = self._starts[number + 1] if number + 1 < len(self._starts) else self._indexed
-                    f.seek(self._starts[number])
-                    out.append(harmless(f.read(min(stop - self._starts[number], LINE_LIMIT * 4))))
-        except OSError:
-            return []
-        return out
+        with self._parts.opened() as read:
+            spans = (self._span(number) for number in range(first, end))
+            return [harmless(read(start, min(stop - start, LINE_LIMIT * 4))) for start, stop in spans]
+
+    def _span(self, number: int) -> tuple[int, int]:
+        """Offsets of a line's first byte and of the end."""
+        stop = self._starts[number + 1] if number + 1 < len(self._starts) else self._indexed
+        return self._starts[number], stop
 
     def find(self, text: str, after: int, *, backwards: bool = False) -> int | None:
         """Number of the next line that holds `text` (case does not matter), around the end; None if none does."""
@@ -112,23 +102,19 @@ class LogFile:
         here = self._starts[min(max(after, 0), self.count - 1)]
         beyond = self._starts[after + 1] if 0 <= after < len(self._starts) - 1 else self._indexed
         spans = [(0, here), (here, self._indexed)] if backwards else [(beyond, self._indexed), (0, beyond)]
-        try:
-            with self.path.open("rb") as f:
-                for begin, end in spans:
-                    at = _search(f, needle, begin, end, backwards)
-                    if at is not None:
-                        return bisect_right(self._starts, at) - 1
-        except OSError:
-            return None
+        with self._parts.opened() as read:
+            for begin, end in spans:
+                at = _search(read, needle, begin, end, backwards)
+                if at is not None:
+                    return bisect_right(self._starts, at) - 1
         return None
 
 
-def _search(f: BinaryIO, needle: bytes, begin: int, end: int, backwards: bool) -> int | None:
+def _search(read: Read, needle: bytes, begin: int, end: int, backwards: bool) -> int | None:
     """Offset of the first (or last) occurrence that starts in [begin, end)."""
     pieces = list(range(begin, end, INDEX_CHUNK))
     for start in reversed(pieces) if backwards else pieces:
-        f.seek(start)
-        data = f.read(min(INDEX_CHUNK, end - start) + len(needle) - 1).lower()
+        data = read(start, min(INDEX_CHUNK, end - start) + len(needle) - 1).lower()
         at = data.rfind(needle) if backwards else data.find(needle)
         if at >= 0:
             return start + at
