@@ -1,8 +1,9 @@
 """Runs stages as children of a process that has torch loaded already: `python stage_forker.py MODULE...`.
 
-One JSON line in, one out. `{"uses", "config", "events", "log", "kill_after"}`: fork, run the stage as the recorder's
-process would, and send SIGKILL after `kill_after` seconds (null: never). Answer: `{"code", "seconds"}` with the exit
-status as subprocess gives it. Importing torch for each of hundreds of kills would take hours.
+One JSON line in, one out. `{"uses", "config", "events", "log", "kill_after", "headroom_b"}`: fork, run the stage as the
+recorder's process would, and send SIGKILL after `kill_after` seconds (null: never); its address space may grow by
+`headroom_b` bytes (null: freely). Answer: `{"code", "seconds"}` with the exit status as subprocess gives it. Importing
+torch for each of hundreds of kills would take hours.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from kdwatch.stages.entry import run_stage
@@ -27,6 +30,10 @@ def child(order: dict[str, Any]) -> NoReturn:
     os.dup2(log, 2)
     os.environ["KDWATCH_STAGE_CONFIG"] = order["config"]
     os.environ["KDWATCH_EVENTS"] = order["events"]
+    if order["headroom_b"] is not None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + order["headroom_b"]
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     code = 1
     try:
         entry = BUILTIN[order["uses"]]

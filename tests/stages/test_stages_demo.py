@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from itertools import islice
 from pathlib import Path
 
@@ -98,3 +99,22 @@ def test_two_demos_end_well_and_the_second_reuses_the_teachers_outputs(own_home:
         assert teacher["status"] == "reused" and teacher["energy_j"]["total"] == 0
         assert teacher["reused_from"]["energy_j"] > 0
         assert report["teacher_reuse"]["reuse_count"] == 2
+
+
+@pytest.mark.slow  # sixteen pipelines of real training, some ten minutes on two quiet cores
+def test_the_grid_gives_a_frontier_in_under_twenty_minutes(tmp_path: Path, own_home: Path) -> None:
+    write_demo(tmp_path, "s")
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "kdwatch", "sweep", str(tmp_path / "grid.yaml"), "--json"],
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.monotonic() - begin
+    assert done.returncode == 0, done.stderr[-2000:]
+    points = json.loads(done.stdout)["points"]
+    assert len(points) >= 12 and all(p["status"] == "completed" and p["total_j"] > 0 for p in points)
+    assert any(p["on_frontier"] for p in points) and all(0 < p["quality"] < 1.2 for p in points)
+    assert seconds < 1200, f"{seconds:.0f} s"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stages_help import as_process, jsonl, task_rows
+from stages_help import as_process, jsonl, task_rows, tiny_model
 
 from kdwatch.stages.registry import BUILTIN
 from kdwatch.stages.settings import TrainSettings
@@ -97,14 +97,22 @@ class World:
     forker: subprocess.Popen[str]
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def run(self, name: str, folder: Path, kill_after: float | None = None) -> tuple[int, float]:
-        """(exit status, seconds) of one process of this stage that writes into `folder`."""
+    def run(
+        self,
+        name: str,
+        folder: Path,
+        kill_after: float | None = None,
+        *,
+        headroom_b: int | None = None,
+        **changed: Any,
+    ) -> tuple[int, float]:
+        """(exit status, seconds) of one process of this stage, with changed settings, that writes into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         case = self.cases[name]
         output = folder / "out" if BUILTIN[case.uses].makes else None
         value = {
             "name": name,
-            "settings": case.settings,
+            "settings": case.settings | changed,
             "inputs": {key: str(self.folder / made / "out") for key, made in case.inputs.items()},
             "output": output and str(output),
         }
@@ -115,6 +123,7 @@ class World:
             "events": str(folder / "events.jsonl"),
             "log": str(folder / "log"),
             "kill_after": kill_after,
+            "headroom_b": headroom_b,
         }
         (folder / "events.jsonl").write_text("")
         assert self.forker.stdin and self.forker.stdout
@@ -270,6 +279,19 @@ def test_out_of_memory_and_full_disk_say_what_to_do(
     assert "disk full" in fails(ValueError("serializing: I/O error: No space left on device (os error 28)"))
     with pytest.raises(RuntimeError, match="something else"):
         fails(RuntimeError("something else"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit is set by what /proc says")
+def test_real_want_of_memory_ends_with_one_line_that_says_what_to_lower(world: World, tmp_path: Path) -> None:
+    """A student whose output layer alone makes 700 MB of a batch that it may not have, and may have in small ones."""
+    world.whole("preprocess")
+    student = str(tiny_model(tmp_path / "wide", rows=120_000))
+    code, _ = world.run("sft", tmp_path / "a", headroom_b=600_000_000, student=student, batch_rows=180, max_steps=1)
+    said = (tmp_path / "a" / "log").read_text().splitlines()[-1]
+    assert code == 1 and "out of memory" in said and "lower batch_rows" in said
+    assert "Traceback" not in (tmp_path / "a" / "log").read_text()
+    code, _ = world.run("sft", tmp_path / "b", headroom_b=600_000_000, student=student, batch_rows=8, max_steps=1)
+    assert code == 0, (tmp_path / "b" / "log").read_text()
 
 
 SMALL_DISK = """
