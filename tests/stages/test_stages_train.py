@@ -250,14 +250,16 @@ def test_student_of_another_tokenizer_is_refused(tmp_path: Path, models: dict[st
         in_process(train.work, settings_for(other), tmp_path / "o", data=data)
 
 
+@pytest.mark.parametrize("rows", [99, 128])
 def test_students_of_other_padding_train_on_one_cache(
-    tmp_path: Path, models: dict[str, Path], data: Path, logits: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, models: dict[str, Path], data: Path, logits: Path, rows: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Rows 1, 7, 8, 29: 98 real ids; teacher has 104 rows, this student 128; what is cut off is said."""
-    wide = tiny_model(tmp_path / "wide", rows=128)
-    record = run_training(tmp_path / "o", settings_for(wide, objective="kd"), data=data, logits=logits)
+    """Rows 1, 7, 8, 29: 98 real ids; the teacher has 104 rows, the student fewer or more; what is cut off is said."""
+    other = tiny_model(tmp_path / "other", rows=rows)
+    record = run_training(tmp_path / "o", settings_for(other, objective="kd"), data=data, logits=logits)
     assert math.isfinite(record["losses"][-1][1])
-    assert "98 real ids of 128 rows; 30 padding rows are cut off" in capsys.readouterr().out
+    assert f"98 real ids of {rows} rows; {rows - 98} padding rows are cut off" in capsys.readouterr().out
+    assert record["versions"]["torch"] == torch.__version__  # row 15
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint(
