@@ -1,116 +1,162 @@
-"""What change of the budget or of the reuse would give another answer."""
+"""What change of a limit, or of the reuse N, would give another answer: found by asking again, not by a rule."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
-from planners.limits import NAMES, active, amount
+import polars as pl
+
+from planners.limits import NAMES, amount, kept_without
+from planners.ranking import rank
 from planners.request import PlanRequest
-from planners.scoring import USED, limit_values
+from planners.rounding import down, up
+from planners.scoring import SLACK, USED, limit_values
 from planners.wording import energy
 
 Row = dict[str, Any]
+Rescore = Callable[[PlanRequest], pl.DataFrame]
+"""The candidates told, scored under another request."""
+ENERGY = "per_student_kwh"
+TRIED = 12
+"""Values of a limit that are tried in each direction, nearest first."""
+TRIED_N = 8
+"""Values of N that are tried, smallest first."""
+MOST_N = 3
+"""Changes of N that are told."""
 
 
-def flips(rows: Sequence[Row], request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
+def flips(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None, rescore: Rescore) -> list[dict[str, Any]]:
     """What change would give another answer: each limit up and down, and the reuse N."""
     found = []
     if chosen is not None:
-        rated = [row for row in rows if row["quality"] is not None]
         for name in limit_values(request):
-            found += _limit_flips(rated, request, chosen, name)
+            found += _limit_flips(scored, request, chosen, name)
         if request.min_quality is not None:
-            found += _floor_flips(rated, request, chosen)
-    return found + reuse_flips(rows, request, chosen)
+            found += _floor_flips(scored, request, chosen)
+    return found + reuse_flips(scored, request, chosen, rescore)
 
 
-def _limit_flips(rated: list[Row], request: PlanRequest, chosen: Row, name: str) -> list[dict[str, Any]]:
-    """The smallest increase of a limit that gives more quality, and below which value the choice no longer fits."""
+def _first(table: pl.DataFrame, request: PlanRequest) -> Row | None:
+    ranked = rank(table, request)
+    return ranked.row(0, named=True) if ranked.height else None
+
+
+def _keeping(table: pl.DataFrame, condition: pl.Expr, request: PlanRequest) -> Row | None:
+    """Who is chosen of the feasible ones that meet a condition."""
+    return _first(table.with_columns(pl.col("feasible") & condition), request)
+
+
+def _limit_flips(table: pl.DataFrame, request: PlanRequest, chosen: Row, name: str) -> list[dict[str, Any]]:
+    """The smallest increase of a limit that changes the choice, and the value below which it changes."""
     if request.goal != "max_quality":
         return []
-    used, others = USED[name], [f"over_{other}" for other in active(request) if other != name]
-    kept = [row for row in rated if row[used] is not None and all(row[over] == 0 for over in others)]
-    better = [row for row in kept if row["quality"] > chosen["quality"] and row[f"over_{name}"]]
-    lesser = [row for row in kept if row[used] < chosen[used] and row["quality"] < chosen["quality"]]
+    need = (pl.col(USED[name]) * pl.col("upper_factor")).alias("_need")
+    free = kept_without(table, request, {name}).with_columns(need)
+    needed = free.filter(pl.col("feasible") & pl.col("_need").is_not_null())["_need"].unique().sort().to_list()
+    now = limit_values(request)[name]
     found = []
-    if better:
-        up = min(better, key=lambda row: (row[used], -row["quality"]))
-        found.append(_flip(name, up[used] * up["upper_factor"], request, up, "of"))
-    if lesser:
-        down = max(lesser, key=lambda row: (row["quality"], -row[used]))
-        found.append(_flip(name, chosen[used] * chosen["upper_factor"], request, down, "below"))
+    for value in [v for v in needed if v > now * (1 + SLACK)][:TRIED]:
+        row = _keeping(free, pl.col("_need") <= value * (1 + SLACK), request)
+        if row is not None and row["id"] != chosen["id"]:
+            found.append(_flip(name, value, request, row, "of"))
+            break
+    for value in [v for v in reversed(needed) if v <= now * (1 + SLACK)][:TRIED]:
+        row = _keeping(free, pl.col("_need") < value * (1 - SLACK), request)
+        if row is not None and row["id"] != chosen["id"]:
+            found.append(_flip(name, value, request, row, "below"))
+            break
     return found
 
 
 def _flip(name: str, to: float, request: PlanRequest, row: Row, how: str) -> dict[str, Any]:
-    text = f"a {NAMES[name]} {how} {amount(to, request, name)} gives {row['id']}, quality {row['quality']:.2f}"
+    shown = amount(to, request, name, up if how == "of" else down)
+    text = f"a {NAMES[name]} {how} {shown} gives {row['id']}, quality {row['quality']:.2f}"
     return {"change": name, "to": to, "by": to - limit_values(request)[name], "id": row["id"], "text": text}
 
 
-def _floor_flips(rated: list[Row], request: PlanRequest, chosen: Row) -> list[dict[str, Any]]:
+def _floor_flips(table: pl.DataFrame, request: PlanRequest, chosen: Row) -> list[dict[str, Any]]:
     """For the lowest energy: the next quality floor above the choice, and the floor that a cheaper one would meet."""
     if request.goal != "min_energy":
         return []
-    others = [f"over_{other}" for other in limit_values(request)]
-    kept = [row for row in rated if row["per_student_kwh"] is not None and all(row[over] == 0 for over in others)]
-    above = [row for row in kept if row["quality"] > chosen["quality"]]
-    below = [
-        row for row in kept if row["quality"] < chosen["quality"] and row["per_student_kwh"] < chosen["per_student_kwh"]
-    ]
-    floor, found = float(request.min_quality or 0.0), []
-    picks = []
-    if above:
-        picks.append((chosen["quality"], min(above, key=lambda row: row["per_student_kwh"]), "a quality floor above"))
-    if below:
-        cheaper = max(below, key=lambda row: row["quality"])
-        picks.append((cheaper["quality"], cheaper, "a quality floor of"))
-    for to, row, how in picks:
-        text = f"{how} {to:.2f} gives {row['id']}, {energy(row['per_student_kwh'])} per student"
-        found.append({"change": "min_quality", "to": to, "by": to - floor, "id": row["id"], "text": text})
+    floor, free = float(request.min_quality or 0.0), kept_without(table, request, {"min_quality"})
+    known = free.filter(pl.col("feasible"))["quality"].unique().sort().to_list()
+    found = []
+    for how, condition, values in (
+        ("a quality floor above", lambda q: pl.col("quality") > q + SLACK, [q for q in known if q >= floor - SLACK]),
+        ("a quality floor of", lambda q: pl.col("quality") >= q - SLACK, [q for q in known if q < floor][::-1]),
+    ):
+        for to in values[:TRIED]:
+            row = _keeping(free, condition(to), request)
+            if row is not None and row["id"] != chosen["id"]:
+                text = f"{how} {to:.4g} gives {row['id']}, {energy(row['per_student_kwh'])} per student"
+                found.append({"change": "min_quality", "to": to, "by": to - floor, "id": row["id"], "text": text})
+                break
     return found
 
 
-def reuse_flips(rows: Sequence[Row], request: PlanRequest, chosen: Row | None) -> list[dict[str, Any]]:
-    """The smallest N above the present one at which a distilled candidate fits, or needs less than the chosen."""
+def reuse_flips(
+    scored: pl.DataFrame, request: PlanRequest, chosen: Row | None, rescore: Rescore
+) -> list[dict[str, Any]]:
+    """The numbers N above the present one from which on another candidate is chosen, at most three."""
     if request.teacher_outputs == "cached" or request.program_budget_kwh is not None:
         return []
-    found = []
-    for row in (row for row in rows if row["quality"] is not None and (row["teacher_kwh"] or 0.0) > 0):
-        if chosen is not None and row["id"] == chosen["id"]:
+    found: list[dict[str, Any]] = []
+    last = chosen["id"] if chosen is not None else None
+    for n in _critical_n(scored, request, chosen, rescore):
+        row = _first(rescore(_at(request, n)), request)
+        if row is None or row["id"] == last:
             continue
-        target = _target_kwh(row, request, chosen)
-        teacher = row["teacher_kwh"] + (request.teacher_training_kwh or 0.0)
-        rest = row["total_kwh"] - row["teacher_kwh"]
-        if target is None or target <= rest + 1e-9:
-            continue
-        n = max(1, math.ceil(round(teacher / (target - rest), 9)))
-        if n > request.n:
-            verb = (
-                "fits the budget"
-                if request.goal == "max_quality"
-                else f"needs no more than {chosen['id'] if chosen else ''}"
-            )
-            found.append(
-                {
-                    "change": "reuse_n",
-                    "to": n,
-                    "by": n - request.n,
-                    "id": row["id"],
-                    "text": f"from N = {n} on {row['id']} {verb}: {energy(rest + teacher / n)}, "
-                    f"quality {row['quality']:.2f}",
-                }
-            )
-    return sorted(found, key=lambda flip: (flip["to"], flip["id"]))[:5]
+        earlier = _first(rescore(_at(request, n - 1)), request) if n - 1 > request.n else None
+        if earlier is not None and earlier["id"] == row["id"]:  # a spread that grows with N moved it by one
+            row, n = earlier, n - 1
+        last = row["id"]
+        text = f"from N = {n} on {row['id']}: {energy(row['per_student_kwh'])}, quality {row['quality']:.2f}"
+        found.append({"change": "reuse_n", "to": n, "by": n - request.n, "id": row["id"], "text": text})
+    return found[:MOST_N]
 
 
-def _target_kwh(row: Row, request: PlanRequest, chosen: Row | None) -> float | None:
-    """Energy that the row must come down to in order to change the answer; None where it would not."""
-    if request.min_quality is not None and row["quality"] < request.min_quality:
-        return None
-    if request.goal == "max_quality":
-        if request.allowed_kwh is None or (chosen is not None and row["quality"] <= chosen["quality"]):
-            return None
-        return request.allowed_kwh
-    return None if chosen is None else float(chosen["per_student_kwh"])
+def _at(request: PlanRequest, n: int) -> PlanRequest:
+    return replace(request, reuse_n=n, students=None)
+
+
+def _critical_n(scored: pl.DataFrame, request: PlanRequest, chosen: Row | None, rescore: Rescore) -> list[int]:
+    """Numbers above the present one at which a candidate begins to keep a limit, or to need no more than the chosen.
+
+    Whatever a candidate uses is a + b/N; two values of N give both.
+    """
+    if not scored.filter((pl.col("teacher_kwh") > 0) & pl.col("quality").is_not_null()).height:
+        return []
+    now, twice = scored, rescore(_at(request, 2 * request.n))
+    found = set[int]()
+    for name, limit in limit_values(request).items():
+        for a, b in _lines(now, twice, USED[name], request.n):
+            found |= _reached(a, b, limit, 0.0)
+    if chosen is not None:
+        is_chosen = pl.col("id") == chosen["id"]
+        for limit, limit_b in _lines(now.filter(is_chosen), twice.filter(is_chosen), ENERGY, request.n):
+            for a, b in _lines(now, twice, ENERGY, request.n):
+                found |= _reached(a, b, limit, limit_b)
+    return sorted(n for n in found if n > request.n)[:TRIED_N]
+
+
+def _lines(now: pl.DataFrame, twice: pl.DataFrame, column: str, n: int) -> Iterable[tuple[float, float]]:
+    """(a, b) of each rated candidate's use a + b/N of the limited thing, with the safety that a confidence asks for."""
+    first, second = (
+        table.select("id", "quality", (pl.col(column) * pl.col("upper_factor")).alias("use")) for table in (now, twice)
+    )
+    both = first.join(second.select("id", pl.col("use").alias("half")), on="id").drop_nulls()
+    for use, half in both.select("use", "half").iter_rows():
+        yield 2 * half - use, 2 * n * (use - half)
+
+
+def _reached(a: float, b: float, limit: float, limit_b: float) -> set[int]:
+    """The smallest whole N with a + b/N <= limit + limit_b/N; where that is a tie the next one too."""
+    room, need = limit - a, b - limit_b
+    if need <= 0 or room <= 1e-12 * max(1.0, abs(limit)):
+        return set()
+    exact = round(need / room, 9)
+    first = max(1, math.ceil(exact))
+    return {first, first + 1} if first == exact else {first}

@@ -9,6 +9,7 @@ import polars as pl
 from kdwatch.rundir.errors import UsageProblem
 from planners.ranking import energy_column, rank
 from planners.request import PlanRequest
+from planners.rounding import Rounding, down, nearest, up
 from planners.scoring import USED, limit_values
 from planners.wording import energy
 
@@ -69,8 +70,8 @@ def _most_violated(scored: pl.DataFrame, names: list[str]) -> str | None:
     rated = scored.filter(pl.col("quality").is_not_null() & pl.col("violation").is_not_null())
     if rated.is_empty() or not names:
         return None
-    nearest = rated.sort("violation", "per_student_kwh").row(0, named=True)
-    return max(names, key=lambda name: nearest[f"over_{name}"] or 0.0)
+    closest = rated.sort("violation", "per_student_kwh").row(0, named=True)
+    return max(names, key=lambda name: closest[f"over_{name}"] or 0.0)
 
 
 def _room(row: dict[str, Any], request: PlanRequest, name: str) -> float:
@@ -123,9 +124,9 @@ def relaxations(scored: pl.DataFrame, request: PlanRequest) -> list[dict[str, An
     rated = scored.filter(pl.col("quality").is_not_null() & pl.col("violation").is_not_null())
     if rated.is_empty():
         return []
-    nearest = rated.sort(["violation", "per_student_kwh", "id"]).row(0, named=True)
-    steps = [_step(nearest, request, name) for name in active(request) if nearest[f"over_{name}"]]
-    return [{"limit": "together", "candidate": nearest["id"], "limits": steps}]
+    closest = rated.sort(["violation", "per_student_kwh", "id"]).row(0, named=True)
+    steps = [_step(closest, request, name) for name in active(request) if closest[f"over_{name}"]]
+    return [{"limit": "together", "candidate": closest["id"], "limits": steps}]
 
 
 def _relaxation(rest: pl.DataFrame, request: PlanRequest, name: str) -> dict[str, Any]:
@@ -142,11 +143,21 @@ def _step(row: dict[str, Any], request: PlanRequest, name: str) -> dict[str, Any
     else:
         now, needed = limit_values(request)[name], row[USED[name]] * row["upper_factor"]
     step = {"limit": name, "from": now, "to": needed, "by": abs(needed - now), "candidate": row["id"]}
+    if name == QUALITY:
+        step["text"] = f"the quality floor from {now:.4g} to {down(needed, 4):.4g}"
+    else:
+        old, new = amount(now, request, name), amount(needed, request, name, up)
+        step["text"] = f"the {NAMES[name]} from {old} to {new}"
     if name == "budget_kwh" and request.program_budget_kwh is not None:
         step["program_to"] = needed * request.n
     return step
 
 
-def amount(value: float, request: PlanRequest, name: str) -> str:
-    """A limited quantity with its unit."""
-    return energy(value) if name == "budget_kwh" else f"{value:.4g} {UNITS[name] or request.currency}"
+def amount(value: float, request: PlanRequest, name: str, rounding: Rounding = nearest) -> str:
+    """A limited quantity with its unit; of a programme's budget for all its students too."""
+    if name != "budget_kwh":
+        return f"{rounding(value, 4):.4g} {UNITS[name] or request.currency}"
+    text = energy(value, rounding)
+    if request.program_budget_kwh is None:
+        return text
+    return f"{text} per student ({energy(value * request.n, rounding)} for {request.n})"

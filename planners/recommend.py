@@ -75,23 +75,32 @@ class _Facts:
     scored: pl.DataFrame
     ranked: pl.DataFrame
     grid: Grids
-    rows: list[Row]
+    told: pl.DataFrame
     """Candidates that are told one by one: all, or of a large table those that matter."""
+    rows: list[Row]
+    """The same."""
     points: list[Point]
     on_frontier: list[Point]
     chosen: Row | None
     cheapest: Row | None
 
+    def rescored(self, request: PlanRequest) -> pl.DataFrame:
+        """The candidates told under another request of the same grids."""
+        base = self.told.select([name for name in self.told.columns if not name.startswith("over_")])
+        return with_lifecycle(score(base, request, self.grid), request.serve_tokens, request.serve_batch)
+
 
 def _facts(request: PlanRequest, scored: pl.DataFrame, grid: Grids) -> _Facts:
     ranked = ranking.rank(scored, request)
-    rows = list(_told(scored, ranked).iter_rows(named=True))
+    told = _told(scored, ranked)
+    rows = list(told.iter_rows(named=True))
     points = _points(rows)
     return _Facts(
         request,
         scored,
         ranked,
         grid,
+        told,
         rows,
         points,
         frontier(points, request.quality_tolerance),
@@ -162,7 +171,7 @@ def _answer(f: _Facts, scoped: Scoped, notes: list[Note], sources: tuple[str, ..
         recommendation=recommendation_of(chosen, request, reasons) if chosen else None,
         rejected=explain.rejected(f.rows, chosen, request, f.points) + scoped.rejected,
         break_even=entries,
-        flips=flips(f.rows, request, chosen),
+        flips=flips(f.told, request, chosen, f.rescored),
         grid=grids_object if grid.main.g_per_kwh is not None else None,
         scope=scoped.name,
         sources=sources,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kdwatch.ledger.units import KWH_J, format_energy, three_digits
+from planners.rounding import Rounding, nearest
 
 LEAST_KWH = 0.1
 """Energies below are told in J or kJ."""
@@ -10,13 +11,18 @@ _AXES = (("kWh", 1.0, LEAST_KWH), ("kJ", 3600.0, 1 / 3600), ("J", KWH_J, 0.0))
 """Unit of an axis, its number to a kWh, and the largest energy from which it is used, kWh."""
 
 
-def energy(kwh: float | None) -> str:
-    """`19.50 kWh`, `0.500 kWh`; below a tenth of a kWh in J or kJ with three digits; `n/a` for None."""
+def energy(kwh: float | None, rounding: Rounding = nearest) -> str:
+    """`19.50 kWh`, `0.500 kWh`; below a tenth of a kWh in J or kJ with three digits; `n/a` for None.
+
+    `rounding`: to which side, where the number is a limit.
+    """
     if kwh is None:
         return "n/a"
     if abs(kwh) >= 1 or kwh == 0:
-        return f"{kwh:.2f} kWh"
-    return f"{three_digits(kwh)} kWh" if abs(kwh) >= LEAST_KWH else format_energy(kwh * KWH_J)
+        return f"{rounding(kwh, len(str(int(abs(kwh)))) + 2):.2f} kWh"
+    if abs(kwh) >= LEAST_KWH:
+        return f"{three_digits(rounding(kwh, 3))} kWh"
+    return format_energy(rounding(kwh * KWH_J, 3))
 
 
 def axis(largest_kwh: float) -> tuple[str, float]:

@@ -111,13 +111,10 @@ def _infeasible(result: PlanResult) -> Iterator[str]:
         yield f"  cheapest   {name}  {needed} per student{short}"
     for step in result.relaxations:
         if step["limit"] == "together":
-            joint = ", ".join(f"{one['limit']} {one['from']:.4g} -> {one['to']:.4g}" for one in step["limits"])
+            joint = " and ".join(one["text"] for one in step["limits"])
             yield from _wrapped(f"  relax all  {joint}: then {step['candidate']}", " " * 13)
         else:
-            yield from _wrapped(
-                f"  relax      {step['limit']} {step['from']:.4g} -> {step['to']:.4g}: then {step['candidate']}",
-                " " * 13,
-            )
+            yield from _wrapped(f"  relax      {step['text']}: then {step['candidate']}", " " * 13)
 
 
 def _beside(result: PlanResult) -> Iterator[str]:

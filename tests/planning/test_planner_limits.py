@@ -116,6 +116,7 @@ def test_too_little_names_the_cheapest_and_the_shortfall(budget: float, short: f
             "to": pytest.approx(7.0),
             "by": pytest.approx(short),
             "candidate": "SFT-1B",
+            "text": f"the budget from {budget:.2f} kWh to 7.00 kWh",
         }
     ]
 

@@ -80,7 +80,7 @@ def _infeasible(plan: Mapping[str, Any], width: int) -> list[Line]:
         lines += _block("cheapest", f"{clean(cheapest['id'], 40)}  {energy(cheapest['per_student_kwh'])}{short}", width)
     for step in plan["relaxations"]:
         if "from" in step:
-            text = f"{step['limit']} {step['from']:.4g} to {step['to']:.4g}: then {clean(step['candidate'], 40)}"
+            text = f"{clean(step['text'], 200)}: then {clean(step['candidate'], 40)}"
             lines += _block("relax", text, width)
     return lines
 
