@@ -13,6 +13,7 @@ from typing import Any
 from kdwatch.ledger.accounts import Boundary
 from kdwatch.ledger.device import DeviceTrack
 from kdwatch.ledger.stages import StageBook
+from kdwatch.ledger.stretch import LEAST, LONGEST, take_stretch
 from kdwatch.ledger.totals import build_totals
 from kdwatch.ledger.types import Totals
 from kdwatch.ledger.warnings import Warnings
@@ -69,9 +70,14 @@ class Ledger:
         device = self.devices.get(key)
         if device is not None and times:
             self.last_t = max(self.last_t, times[-1])
-            take = device.sample
-            for t, counter_j, power_w in zip(times, counters_j, powers_w, strict=True):
-                take(t, counter_j, power_w, None)
+            at = 0
+            while at < len(times):
+                part = slice(at, at + LONGEST)
+                at += take_stretch(device, times[part], counters_j[part], powers_w[part])
+                part = slice(at, at + LEAST)
+                for t, counter_j, power_w in zip(times[part], counters_j[part], powers_w[part], strict=True):
+                    device.sample(t, counter_j, power_w, None)
+                at += LEAST
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Take one event. Unknown types and damaged fields are ignored."""

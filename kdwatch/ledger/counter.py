@@ -175,6 +175,11 @@ class CounterTrack:
             self.period_s, self.period_doubt_s = spacing, doubt
             self.refresh_s = min(self.refresh_s, spacing + doubt)
 
+    def restart(self, tick: Tick, raw: float) -> None:
+        """Go on from a tick, the counter's reading there being `raw`; what was before is forgotten."""
+        self.raw, self.read_t = raw, tick.high
+        self.ticks, self._highs, self._pinned = [tick], [tick.high], {}
+
     def _still(self, t: float) -> None:
         """The counter did not move: news only where it would have, had energy flowed."""
         self.read_t = t

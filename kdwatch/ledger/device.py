@@ -154,6 +154,14 @@ class DeviceTrack:
             running, edge = 0.0, edge + self.correction.variance_at(t)
         return Level(t, joules, joules, reach.uncovered_s, running, joules, edge_variance=edge)
 
+    def take_peak(self, watts: float, t: float) -> None:
+        """The readings up to `t` were taken together: the largest of them, and the newest."""
+        assert self.open is not None
+        self.accounts.owner(self.open.owner).see_peak(watts)
+        self._peak_to = max(self._peak_to, t)
+        self.last_t = t
+        self.dark.reading(t, self.counter.ticks[-1].joules, self.power.entries[-1].uncovered_s)
+
     # -- owners
 
     def own(self, boundary: Boundary) -> None:

@@ -11,6 +11,8 @@ GAP_S = 2.0
 HELD_ENTRIES = 4
 HELD_S = 0.0205
 """A value read again within this time is the same sample, held by the sensor until it changes."""
+PERIOD_FROM_S = 0.05
+"""Shorter intervals are bursts at edges: they say nothing of the period."""
 DENSE_S = 0.03
 """Samples closer than this show every change that the sensor shows."""
 
@@ -81,10 +83,15 @@ class PowerTrack:
         if dt <= 0.0:
             return
         gap = dt > GAP_S and dt > 5.0 * self.period_s and not (self.lenient and len(entries) == 1)
-        if dt > 0.05:
+        if dt > PERIOD_FROM_S:
             self.period_s += (0.1 if self.period_s else 1.0) * (min(dt, 10.0 * self.period_s or dt) - self.period_s)
         entries.append(Entry(t, watts, *self._sums(last, t, watts, gap)))
         self._times.append(t)
+
+    def restart(self, entries: list[Entry], period_s: float) -> None:
+        """Go on from these entries; what was before is forgotten."""
+        self.entries, self._times = entries, [entry.t for entry in entries]
+        self.period_s, self.read_t = period_s, entries[-1].t
 
     def _held_until(self, t: float) -> None:
         """The value is seen to change at `t`: the sensor took the old one no longer than `HELD_S` before."""
