@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdwatch.meters.base import Device
+from kdwatch.meters.nvml_late import ANSWERED
 from kdwatch.meters.processes import read_text
 from kdwatch.meters.trial import Trial
 from kdwatch.stages.prerun_settings import Expected
@@ -58,6 +59,9 @@ def differences(expected: Expected, devices: Sequence[Device], host: Host) -> li
 
 
 def _of_gpu(expected: Expected, gpu: Device) -> list[str]:
+    asked = expected.gpu_memory_gb is not None or expected.gpu_counter is not None
+    if asked and gpu.details.get(ANSWERED) is False:
+        return [f"expect: {gpu.key} gives no answer yet, so what it has is not known"]
     found = []
     memory = gpu.details.get("memory_b")
     if expected.gpu_memory_gb is not None and (memory or 0) < expected.gpu_memory_gb * 1e9:

@@ -20,6 +20,7 @@ from sim_powercap import PowercapTree, two_sockets
 
 from kdwatch.meters.base import Device
 from kdwatch.meters.checks import Check, home_checks, run_groups
+from kdwatch.meters.nvml_late import unknown_board
 from kdwatch.meters.sensor_checks import device_check, energy_check
 from kdwatch.meters.trial import Trial, mean_power, mean_sample, period, try_meter
 from kdwatch.stages.prerun_checks import Host, differences, mismatch, sampling_line
@@ -163,6 +164,14 @@ HOST = Host(cpus=8, memory_b=32 * 2**30)
 )
 def test_hardware_against_what_the_recipe_asserts(expect: dict[str, Any], lines: list[str]) -> None:
     assert differences(Expected.model_validate(expect), [gpu()], HOST) == lines
+
+
+def test_a_gpu_that_is_silent_so_far_is_not_guessed_at() -> None:
+    silent = unknown_board(1)
+    assert differences(Expected.model_validate({"gpus": 1}), [silent], HOST) == []
+    assert differences(Expected.model_validate({"gpu_counter": True}), [silent], HOST) == [
+        "expect: g1 gives no answer yet, so what it has is not known"
+    ]
 
 
 def test_a_gpu_name_without_any_gpu_is_a_difference() -> None:

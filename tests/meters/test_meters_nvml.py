@@ -332,7 +332,7 @@ def test_a_silent_board_keeps_its_number(nvml_library: Path, tmp_path: Path) -> 
 
 
 def test_a_board_that_is_slow_from_the_start_delays_no_other_and_joins(nvml_library: Path, tmp_path: Path) -> None:
-    """Calls of board 1 take 1.5 s for the first 3.5 s. The others are read after the 2 s that a board is waited for, and
+    """Calls of board 1 take 1.5 s for the first 3.5 s. The others are read after the 2 s of waiting, and
     board 1 from when it has said what it gives."""
     slow_until = time.monotonic() + 3.5
     boards = [FakeBoard(), FakeBoard(faults=[("slow", 0.0, slow_until, 1.5)]), FakeBoard()]
