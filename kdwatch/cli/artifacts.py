@@ -103,6 +103,10 @@ def show(id: str, as_json: bool) -> None:
     click.echo(f"{clean(found.kind)} {clean(found.id)}")
     click.echo(f"made by   {clean(made.get('run'))}, stage {clean(made.get('stage'))}, {clean(e['created_at'])}")
     click.echo(f"energy    {format_energy(found.energy_j) if found.energy_j is not None else 'n/a'}")
+    for attempt in found.attempts:
+        joules = attempt["energy_j"]
+        spent = format_energy(joules) if isinstance(joules, int | float) else "unknown energy"
+        click.echo(f"  of it   {spent} in run {clean(str(attempt['run']), 80)}, which did not finish it")
     for name, id_ in sorted(dict(found.meta.get("inputs") or {}).items()):
         click.echo(f"input     {clean(name)}: {clean(id_)}")
     click.echo(f"settings  {clean(json.dumps(found.meta.get('settings'), sort_keys=True), 2000)}")

@@ -63,6 +63,13 @@ class Artifact:
         """`{"run", "stage"}`."""
         return dict(self.meta.get("made_by") or {})
 
+    @property
+    def attempts(self) -> list[dict[str, Any]]:
+        """`{"run", "stage", "energy_j"}` of earlier runs that worked on it and did not finish."""
+        found = self.meta.get("attempts")
+        entries = found if isinstance(found, list) else []
+        return [entry for entry in entries if isinstance(entry, dict) and {"run", "energy_j"} <= entry.keys()]
+
     def uses(self) -> list[dict[str, Any]]:
         """Runs that used it, the one that made it first; each run once."""
         found: dict[str, dict[str, Any]] = {}

@@ -132,6 +132,8 @@ def test_an_output_carries_the_energy_of_the_runs_that_began_it(
     own = next(s for s in build_report(second)["stages"] if s["name"] == "data")["energy_j"]["total"]
     assert found.energy_j == pytest.approx(own + spent, rel=0.2)
     assert not (warning_codes(second) & {"energy_incomplete"})
+    shown = CliRunner().invoke(cli, ["artifacts", "show", found.id]).output
+    assert f"in run {first.name}, which did not finish it" in shown
     ArtifactStore().remove(found)
     gone = record(rows, recipe() + "  timeout: 0.3\n")
     shutil.rmtree(gone)
