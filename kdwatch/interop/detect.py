@@ -59,6 +59,8 @@ def _json_format(head: str) -> str | None:
         return "harness-stage-json"
     if _document(head, "nodes", "metadata"):
         return "perun-json"
+    if '"counter-value"' in head and "energy" in head:
+        return "perf-stat-csv"
     if "powerWatts" in head and ('"_timestamp"' in head or '"_runtime"' in head):
         return "wandb-events-jsonl"
     first = text.partition("\n")[0].rstrip()
@@ -97,8 +99,7 @@ def _header_test(wanted: set[str]) -> Callable[[str], bool]:
 
 JSON_FORMATS = (
     "harness-stage-json", "harness-summary-json", "trainer-log-jsonl", "trainer-state-json", "perun-json",
-    "wandb-events-jsonl",
-    "unknown-json",
+    "wandb-events-jsonl", "perf-stat-csv", "unknown-json",
 )  # fmt: skip
 
 TESTS: tuple[tuple[str, Callable[[str], bool]], ...] = (

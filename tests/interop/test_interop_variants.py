@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from interop_helpers import codes
 
@@ -342,3 +344,15 @@ def test_readings_that_are_missing_are_counted_and_said(read) -> None:
     assert entry["energy_j"] == pytest.approx({"0": 400.0})
     texts = {warning["code"]: warning["text"] for warning in entry["warnings"]}
     assert texts["missing"].startswith("device 0: 5 of 10") and texts["no_reading"].endswith("device 1")
+
+
+def test_perf_stat_as_json(read) -> None:
+    def line(event: str, value: str, **more: float) -> str:
+        return json.dumps({**more, "counter-value": value, "unit": "Joules", "event": f"power/energy-{event}/"})
+
+    lines = [line("pkg", f"{20 + s}.0", interval=1.0 + s) for s in range(3)]
+    entry = read("\n".join([*lines, line("ram", "<not counted>", interval=3.0)]) + "\n")
+    assert (entry["format"], entry["duration_s"]) == ("perf-stat-csv", 3.0)
+    assert entry["energy_j"] == {"energy-pkg": pytest.approx(63.0), "energy-ram": None}
+    once = read(line("pkg", "3352.31") + "\n" + line("ram", "12.5")[:40])
+    assert once["energy_j"] == {"energy-pkg": pytest.approx(3352.31)} and "malformed_rows" in codes(once)

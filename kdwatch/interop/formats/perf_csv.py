@@ -1,7 +1,8 @@
-"""perf stat -x: joules per event, or per interval with -I: they are added, never integrated."""
+"""perf stat -x and -j: joules per event, or per interval with -I: they are added, never integrated."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from kdwatch.interop.formats.perf_domains import add_domains
 from kdwatch.interop.model import ImportedLog, ImportOptions, LogProblem
 from kdwatch.interop.source import TextSource
 from kdwatch.interop.spool import Spool
-from kdwatch.interop.values import NotANumber, is_missing, to_float
+from kdwatch.interop.values import NotANumber, is_missing, number_or_none, to_float
 
 UNIT = re.compile(r"([,;:|\t])(Joules|J)\1([^,;:|\t]*energy[^,;:|\t]*)", re.IGNORECASE)
 
@@ -41,12 +42,12 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         rows += 1
-        match = UNIT.search(line)
-        if not match:
-            continue
-        cells = line[: match.start()].split(match[1])
         try:
-            _take(events, cells, match[3].strip(), comma=match[1] != ",")
+            if line.lstrip().startswith("{"):
+                _take_object(events, line)
+            elif match := UNIT.search(line):
+                cells = line[: match.start()].split(match[1])
+                _take(events, *_cells(cells, comma=match[1] != ","), match[3].strip())
         except (NotANumber, OverflowError):
             bad += 1
     log = ImportedLog(source.path, "perf-stat-csv", source.encoding, rows=rows)
@@ -59,8 +60,19 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     return log
 
 
-def _take(events: dict[str, Event], cells: list[str], name: str, comma: bool) -> None:
-    t, joules = _cells(cells, comma)
+def _take_object(events: dict[str, Event], line: str) -> None:
+    """A line of `perf stat -j`. Raises NotANumber where it is damaged."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        raise NotANumber(line[:100]) from None
+    name = str(entry.get("event", "")) if isinstance(entry, dict) else ""
+    if "energy" in name and str(entry.get("unit", "")).lower() in ("joules", "j"):
+        stamp = number_or_none(entry.get("interval"))
+        _take(events, stamp, _joules(str(entry.get("counter-value", "")), comma=False), name)
+
+
+def _take(events: dict[str, Event], t: float | None, joules: float | None, name: str) -> None:
     event = events.setdefault(name, Event())
     if joules is None:
         event.missing += 1
@@ -94,12 +106,15 @@ def _settle_untimed(events: dict[str, Event]) -> int:
 
 def _cells(cells: list[str], comma: bool) -> tuple[float | None, float | None]:
     """Time stamp (None without -I) and joules (None for <not counted>) of the cells before the unit."""
-    value = cells[-1].strip()
-    joules = None if is_missing(value) or value.startswith("<") else to_float(value, comma)
+    joules = _joules(cells[-1].strip(), comma)
     first = cells[0].strip()
     if len(cells) > 1 and re.fullmatch(r"\d+[.,]\d+", first):
         return to_float(first, comma), joules
     return None, joules
+
+
+def _joules(value: str, comma: bool) -> float | None:
+    return None if is_missing(value) or value.startswith("<") else to_float(value, comma)
 
 
 def _fill(log: ImportedLog, events: dict[str, Event]) -> None:
