@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sweep_helpers import DATA, KD
@@ -20,6 +21,7 @@ from kdwatch.pipeline.outlook.past import PastStage
 from kdwatch.pipeline.outlook.stages import Machine, StageOutlook, outlook, total
 from kdwatch.pipeline.recipe import parse_recipe
 from kdwatch.stages.cache.layout import Layout
+from planners.probes import Made, Probe
 
 EMPTY = Machine(None, ())
 TOKENS = 3 + 1 + 1 + 2 + 2 + 1 + 3
@@ -262,3 +264,43 @@ def test_a_dry_run_loads_no_torch_and_no_screen(sized: Path) -> None:
         [sys.executable, "-c", code], cwd=sized, capture_output=True, text=True, timeout=120, check=True
     )
     assert "2 points, 2 to run" in done.stdout and done.stderr.strip() == ""
+
+
+def probed(rate: float, startup: float, **settings: Any) -> Probe:
+    """A student's probe of the small model."""
+    points = tuple((100.0 * n, 100.0 * n * rate) for n in range(10))
+    shape = {"objective": "kd"} | settings
+    return Probe("student", points, startup, 0.0, params_b=0.001, uses="student.train", settings=shape)
+
+
+def test_probes_serve_where_nothing_ran(sized: Path) -> None:
+    found = look(sized, machine=Machine("cpu", (), [probed(2.0, 50.0)]))["student"].energy
+    assert found is not None and (found.label, found.basis) == ("predicted", "from probes here")
+    assert found.mean_j == pytest.approx(50.0 + 2.0 * TOKENS)
+
+
+def test_full_runs_go_before_probes_and_probes_of_other_settings_say_nothing(sized: Path) -> None:
+    past = [trained(TOKENS, 100.0, params_b=0.001)]
+    found = look(sized, machine=Machine("cpu", past, [probed(2.0, 50.0)]))["student"].energy
+    assert found is not None and found.mean_j == pytest.approx(100.0)
+    assert look(sized, machine=Machine("cpu", (), [probed(2.0, 50.0, batch_rows=64)]))["student"].energy is None
+
+
+def test_answers_are_as_long_and_as_often_kept_as_those_of_the_probe(sized: Path) -> None:
+    """A student that trains on answers: not on the longest that there could be."""
+    text = """\
+stages:
+  - {name: data, uses: preprocess, with: {data: data.jsonl, tokenizer: model}}
+  - {name: answers, uses: teacher.generate, with: {teacher: model, max_new_tokens: 64}, inputs: {data: data}}
+  - {name: student, uses: student.train, with: {student: model, epochs: 2}, inputs: {data: answers}}
+"""
+    assert look(sized, text)["student"].amounts.how == "at most"
+    points = tuple((100.0 * n, 300.0 * n) for n in range(10))
+    settings = {"teacher": "model", "max_new_tokens": 64}
+    probe = Probe("generate", points, 10.0, 0.0, params_b=0.001, batch=16, length=64.0, samples=90.0,
+                  made=Made(60.0, 1200.0), uses="teacher.generate", settings=settings)  # fmt: skip
+    found = look(sized, text, Machine("cpu", (), [probe]))
+    assert found["answers"].amounts.tokens == pytest.approx(3 * 10.0), "3 prompts of 900/90 tokens"
+    assert found["student"].amounts.tokens == pytest.approx(2 * 3 * (60 / 90) * 20)
+    assert found["answers"].energy is not None
+    assert found["answers"].energy.mean_j == pytest.approx(10.0 + 3.0 * 30, rel=0.01)
