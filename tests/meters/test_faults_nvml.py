@@ -17,9 +17,22 @@ from kdwatch.ledger.load import load_ledger
 from kdwatch.ledger.types import StageDevice, Totals
 from kdwatch.meters.discover import Discovery
 from kdwatch.meters.nvml import NvmlMeter
+from kdwatch.rundir.reader import RunReader
 
 Gpus = Callable[..., FakeNvml]
 Find = Callable[..., Discovery]
+
+
+class Raw:
+    """What the recorder read of board 0 within its stage, by now on disk: the input of a naive way."""
+
+    def __init__(self, folder: Path) -> None:
+        reader = RunReader(next(folder.rglob("manifest.json")).parent)
+        start, end = (e["t"] for e in reader.iter_events() if e["type"].startswith("stage_"))
+        inside = [s for s in reader.iter_samples() if s.key == "g0" and start <= s.t <= end]
+        self.times = [s.t for s in inside]
+        self.counter = [s.counter_j for s in inside if s.counter_j is not None]
+        self.average = [s.average_w for s in inside]
 
 
 @pytest.fixture
@@ -66,35 +79,46 @@ def test_28_an_unsupported_counter_is_said_once(gpus: Gpus, found: Find) -> None
     assert [len(naive.said_of_failures(counters, suppress)) for suppress in (True, False)] == [0, 1000]
 
 
+@pytest.mark.fault(30)
 @pytest.mark.parametrize("counter_s", [0.1, 0.0])
-def test_30_a_step_is_not_smeared_by_the_average(record, counter_s: float) -> None:
+def test_30_a_step_is_not_smeared_by_the_average(record, tmp_path: Path, counter_s: float) -> None:
     """100 W, then 600 W from the stage's start: 5 s at 600 W are 3000 J; the 1 s mean alone says 2750 J."""
     step = sim_traces.Trace("step", ((2.3, 100.0, 100.0), (1000.0, 600.0, 600.0)))
     fake, totals, start = record(FakeBoard(trace=step, counter_s=counter_s), seconds=5.0)
     true = fake.joules(0, start, start + 5.0)
     assert true == pytest.approx(3000, rel=0.001)
     assert device(totals).energy_j == pytest.approx(true, rel=0.02)
+    raw = Raw(tmp_path)
+    assert naive.trapezoid(raw.times, raw.average) < 0.95 * true
 
 
-def test_31_a_frozen_counter_gives_way_to_power(record) -> None:
+@pytest.mark.fault(31)
+def test_31_a_frozen_counter_gives_way_to_power(record, tmp_path: Path) -> None:
     """The counter stands still for 5 s at 300 W: 3000 J are told within 5 %, and flagged."""
     _, totals, _ = record(FakeBoard(faults=[("frozen", 1004.0, NEVER, 0.0)]), seconds=10.0)
-    assert device(totals).energy_j == pytest.approx(3000, rel=0.05)
+    right = pytest.approx(3000, rel=0.05)
+    assert device(totals).energy_j == right
+    assert naive.last_minus_first(Raw(tmp_path).counter) != right
     assert set(device(totals).flags) & {"frozen", "bridged"}
 
 
-def test_33_a_window_shorter_than_a_refresh_has_a_bound_not_a_zero(record) -> None:
+@pytest.mark.fault(33)
+def test_33_a_window_shorter_than_a_refresh_has_a_bound_not_a_zero(record, tmp_path: Path) -> None:
     """60 ms at 500 W with a counter that updates every 100 ms: 30 J, and a bound that admits what is not known."""
     _, totals, _ = record(FakeBoard(trace=sim_traces.constant(500)), seconds=0.06)
     found = device(totals)
-    assert found.energy_j == pytest.approx(30, abs=5)
+    right = pytest.approx(30, abs=5)
+    assert found.energy_j == right
+    assert naive.last_minus_first(Raw(tmp_path).counter) != right
     assert found.bound is not None and 0 < found.bound.edge_j < 50
 
 
-def test_34_a_driver_reload_is_bridged_and_flagged(record) -> None:
+@pytest.mark.fault(34)
+def test_34_a_driver_reload_is_bridged_and_flagged(record, tmp_path: Path) -> None:
     """The counter begins again at 0 in mid-stage: within 10 % of the truth, never negative."""
     fake, totals, start = record(FakeBoard(faults=[("reload", 1003.5, NEVER, 0.0)]), seconds=3.0)
     assert device(totals).energy_j == pytest.approx(fake.joules(0, start, start + 3.0), rel=0.10)
+    assert naive.last_minus_first(Raw(tmp_path).counter) < 0
     assert "reset" in device(totals).flags
     assert "counter_reset" in codes(totals)
 
@@ -179,12 +203,14 @@ def test_40_a_meter_that_is_not_polled_makes_no_call(gpus: Gpus, found: Find) ->
     assert fake.calls(0) > before[0] and fake.calls(1) > before[1]
 
 
+@pytest.mark.fault(41)
 def test_41_power_far_above_the_limit_is_left_out_and_said(gpus: Gpus, found: Find) -> None:
     """A first sample of 5000 W on a 700 W board; 800 W is within what a board may draw for a moment."""
     fake = gpus(FakeBoard(limit_w=700, faults=[("spike", 0.0, 1001.0, 5000.0), ("spike", 1002.0, 1003.0, 800.0)]))
     (meter,) = (m for m in found(fake).meters if m.name == "nvml")
     (reading,) = meter.poll()
     assert reading.power_w is None and reading.counter_j is not None
+    assert naive.trapezoid([0.0, 0.1], [5000.0, 300.0]) > 3 * 30.0, "the first tenth of a second at 300 W"
     fake.clock.set(1002.5)
     assert meter.poll()[0].power_w == 800
     (event,) = meter.drain_events()
@@ -243,10 +269,12 @@ def test_43_capability_comes_from_a_call(gpus: Gpus, found: Find) -> None:
     assert [naive.has_counter(b.capability) for b in fake.boards] == [True, False]
 
 
+@pytest.mark.fault(74)
 def test_74_equal_boards_add_up(record) -> None:
     """Four boards at 300 W for 10 s are 12 000 J, not the mean of 3000 J."""
     _, totals, _ = record(*(FakeBoard() for _ in range(4)), seconds=10.0)
     assert totals.stages[0].energy_j["gpu"] == pytest.approx(12000, rel=0.01)
+    assert naive.mean_over_boards([d.energy_j for d in totals.stages[0].devices]) == pytest.approx(3000, rel=0.01)
 
 
 def test_a_module_counter_is_other_energy(record) -> None:
