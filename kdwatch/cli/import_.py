@@ -39,7 +39,7 @@ def import_(
 
     PATHS are log files, or a run directory of the study's harness. The format is found by content:
     nvidia-smi, dmon, amd-smi and other power CSVs, CodeCarbon, harness, Zeus, carbontracker, Prometheus
-    text, sacct, PTDaemon, perf stat, Intel Power Gadget, perun, and trainers' logs for tokens.
+    text, sacct, PTDaemon, perf stat, Intel Power Gadget, upower, perun, and trainers' logs for tokens.
     """
     from kdwatch.interop.importing import check_options, import_paths
 

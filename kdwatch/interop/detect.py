@@ -111,6 +111,7 @@ TESTS: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("intel-power-gadget-csv", lambda head: "Cumulative Processor Energy" in head or "System Time,RDTSC" in head),
     ("perf-stat-csv", lambda head: bool(PERF_CSV.search(head))),
     ("perf-stat-text", lambda head: bool(PERF_TEXT.search(head))),
+    ("upower-text", lambda head: "/org/freedesktop/UPower/" in head and "energy-rate:" in head),
     ("carbontracker", lambda head: bool(CARBONTRACKER.search(head))),
     ("prometheus-text", _is_prometheus),
     ("slurm-sacct", lambda head: bool(SACCT.search(head))),

@@ -31,6 +31,7 @@ READERS: dict[str, str] = {
     "perf-stat-text": "perf_text",
     "perf-stat-csv": "perf_csv",
     "intel-power-gadget-csv": "power_gadget",
+    "upower-text": "upower",
     "trainer-log-jsonl": "trainer",
     "trainer-state-json": "trainer",
     "perun-json": "perun",

@@ -277,10 +277,29 @@ def test_tables_of_blanks(read, text: str) -> None:
 
 
 def test_text_that_is_no_table_gives_no_power(read) -> None:
-    """A battery's report with decimal commas: `8,3 W` is no row of two columns."""
-    lines = ["Device: /org/freedesktop/UPower/devices/battery_BAT0", "  native-path: BAT0", "  state: discharging"]
-    entry = read("\n".join([*lines, "  energy:  47,1 Wh", "  energy-rate:  8,3 W", "  voltage:  12 V"]) + "\n")
+    """A report with decimal commas: `8,3 W` is no row of two columns."""
+    lines = ["report of the laptop", "  energy:  47,1 Wh", "  rate:  8,3 W", "  voltage:  12 V", "done"]
+    entry = read("\n".join(lines) + "\n")
     assert "no table" in entry["error"] and entry["n_samples"] == 0
+
+
+def battery(clock: str, watts: str, state: str = "discharging") -> str:
+    return (
+        "Device: /org/freedesktop/UPower/devices/battery_BAT0\n  native-path:          BAT0\n"
+        f"  updated:              mar. 05 sept. 2023 {clock} (12 seconds ago)\n  battery\n"
+        f"    state:               {state}\n"
+        f"    energy:              47,1 Wh\n    energy-rate:         {watts}\n\n"
+    )
+
+
+def test_a_battery_that_discharges(read) -> None:
+    """French dates and decimal commas; 8.5 W over a minute are 510 J; a rate while charging is no draw."""
+    text = battery("10:26:24", "8,5 W") + battery("10:26:54", "8,5 W") + battery("10:27:24", "8,5 W")
+    entry = read(text + battery("10:30:00", "40 W", "charging"))
+    assert (entry["format"], entry["time"], entry["n_gpus"]) == ("upower-text", "local", 0)
+    assert entry["energy_j"] == {"BAT0": pytest.approx(510.0)}
+    assert codes(entry) == {"charging", "machine_power"}
+    assert "discharges" in read(battery("10:30:00", "40 W", "charging"))["error"]
 
 
 def test_kepler_modes_add_up(read) -> None:
