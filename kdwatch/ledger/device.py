@@ -180,7 +180,9 @@ class DeviceTrack:
         self._due = self.pending[0].t + HORIZON_S
 
     def _settle(self) -> None:
-        while self.pending and self.pending[0].t + HORIZON_S <= self.last_t:
+        # silent power may still end in a gap, which has less energy than the value held so far
+        known = self.last_t if self.counter.raw is not None else self._signal().read_t
+        while self.pending and self.pending[0].t + HORIZON_S <= known:
             self.open = self._close(self.open, self.pending.pop(0), self.accounts, self._flags)
             self._peak_to = max(self._peak_to, self.open.level.t)
             self._flags = [f for f in self._flags if f[0] >= self.open.level.t]

@@ -69,7 +69,7 @@ class Power:
             i = max(0, i - 1)
             held = max(-self.limit, min(t - self.t[i], self.limit))
             s = self.sums[i]
-            return s._replace(j=s.j + held * self.w[i], dark=s.dark + t - self.t[i] - held)
+            return s._replace(j=s.j + held * self.w[i], dark=s.dark + (t - self.t[i] - held))
         a, b, dt = self.sums[i - 1], self.sums[i], t - self.t[i - 1]
         if b.dark > a.dark:
             return a._replace(dark=a.dark + dt)
@@ -257,6 +257,7 @@ def levels(device: dict[str, Any], rows: list[list[Any]], edges: list[float]) ->
                 missed.add(t, mean)
         if raw is not None:
             counter.add(t, raw)
-        while len(found) < len(edges) and edges[len(found)] + 1 <= t:
+        known = t if counter.ticks else power.read
+        while len(found) < len(edges) and edges[len(found)] + 1 <= known:
             found.append(level(edges[len(found)]))
     return found + [level(t) for t in edges[len(found) :]]

@@ -307,6 +307,20 @@ def test_power_before_the_first_counter_value_is_bridged() -> None:
     assert "bridged" in device.flags and device.source == "integrated"
 
 
+def test_a_stage_after_a_silence_loses_nothing_to_the_one_before() -> None:
+    """Power alone, 300 W; from 5 s to 9 s the board answers 0 W. The silence is a gap of the stage before, and no
+    energy that was held for a while in it is taken from the stage after."""
+    ledger = fill(
+        Ledger(manifest([gpu(source="integrated")], ["a", "b"])),
+        [start(2.0, "a"), end(6.0, "a"), start(9.5, "b"), end(15.0, "b")], "g0", every(TENTH, 0.0, 17.0),
+        power=lambda t: 0.0 if 5.0 <= t < 9.0 else 300.0,
+    )  # fmt: skip
+    totals = ledger.totals()
+    before, after = part(totals, "a", "g0"), part(totals, "b", "g0")
+    assert after.energy_j == pytest.approx(1650.0, abs=1.0) and after.coverage == 1.0
+    assert before.energy_j == pytest.approx(870.0, abs=4.0) and before.coverage == pytest.approx(0.725, abs=0.01)
+
+
 def test_an_edge_from_before_the_first_counter_value_has_its_own_bound() -> None:
     """Power jumps until 5 s, then 100 W; the counter answers from 12 s on. Nothing is unsure about 8 s to 15 s."""
     watts = lambda t: 100.0 if t >= 5.0 or round(t * 10) % 2 else 700.0  # noqa: E731
