@@ -29,14 +29,14 @@ def tiny_model(
 ) -> Path:
     """A random model of a few thousand weights with the demo's character tokenizer."""
     import torch
-    from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen3Config
+    from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, Qwen3Config
 
     torch.manual_seed(seed)
     special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     if kind == "gpt2":
         config: Any = GPT2Config(vocab_size=rows, n_embd=hidden, n_layer=layers, n_head=2, n_positions=64, **special)
     else:
-        make = LlamaConfig if kind == "llama" else Qwen3Config
+        make = {"llama": LlamaConfig, "qwen3": Qwen3Config, "gemma2": Gemma2Config}[kind]
         config = make(
             vocab_size=rows,
             hidden_size=hidden,

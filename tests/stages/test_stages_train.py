@@ -99,6 +99,25 @@ def test_prompt_positions_get_no_gradient_but_the_last(tmp_path: Path, kind: str
     )
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "gemma2", "no output layer to hook"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_logits_at_answer_positions_are_those_of_a_plain_forward_pass(tmp_path: Path, kind: str, packed: bool) -> None:
+    """Row 22. gemma2 bends its logits after the output layer, which must still happen."""
+    model = load(tiny_model(tmp_path / "m", kind=kind if " " not in kind else "llama")).eval()
+    data = token_rows(tmp_path / "data", tmp_path / "m", random_rows(5, 5))
+    batch = collate_packed(data, [[0, 3], [1, 2, 4]], 0, CPU) if packed else collate(data, range(5), 0, CPU)
+    if " " in kind:
+        model.get_output_embeddings = lambda: None
+    found = response_logits(model, batch, REAL)
+    expected = []
+    for r in batch.numbers:
+        ids, targets = data.row(r)
+        with torch.no_grad():
+            whole = model(input_ids=torch.tensor(ids[None].astype(np.int64))).logits[0]
+        expected.append(whole[np.flatnonzero(targets) - 1, :REAL])
+    torch.testing.assert_close(found, torch.cat(expected), rtol=1e-4, atol=1e-5)
+
+
 def test_pad_equal_to_end_keeps_one_end_label_and_no_more(tmp_path: Path, models: dict[str, Path]) -> None:
     """Row 12: which positions count follows from lengths, never from ids."""
     tokens = token_rows(tmp_path / "d", models["student"], [([1, 5, 6, 2], 2), ([1, 7, 8, 9, 10, 11, 2], 3)])

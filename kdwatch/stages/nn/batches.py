@@ -7,6 +7,7 @@ from stored lengths, never from comparing ids with the pad id (pad is end-of-tex
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,13 +105,28 @@ def _batch(
 def response_logits(model: Any, batch: Batch, vocabulary: int) -> torch.Tensor:
     """Logits [M, vocabulary] in the model's format at the predicting positions; padding rows of the vocabulary cut off.
 
-    Only positions that some row of the batch needs go through the output layer.
+    Nothing else goes through the output layer: with a vocabulary of 100k that layer is most of a small model's work,
+    and its result most of the memory.
     """
+    picked = False
+
+    def before_output(_layer: Any, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
+        nonlocal picked
+        picked = True
+        return (_at_targets(arguments[0], batch)[None],)
+
     extra = {} if batch.positions is None else {"position_ids": batch.positions}
-    logits = model(input_ids=batch.ids, logits_to_keep=batch.needed, use_cache=False, **extra).logits
-    whole = logits.shape[1] == batch.ids.shape[1] != batch.needed.numel()  # a model that does not know logits_to_keep
-    where = batch.position if whole else batch.place
-    return logits.flatten(0, 1).index_select(0, batch.row * logits.shape[1] + where)[:, :vocabulary]
+    output = getattr(model, "module", model).get_output_embeddings()
+    hook = nullcontext() if output is None else output.register_forward_pre_hook(before_output)
+    with hook:
+        logits = model(input_ids=batch.ids, logits_to_keep=batch.needed, use_cache=False, **extra).logits
+    return (logits[0] if picked else _at_targets(logits, batch))[:, :vocabulary]
+
+
+def _at_targets(states: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """[M, X] of [B, P, X], or of [B, L, X] from a model that does not know logits_to_keep."""
+    where = batch.place if states.shape[1] == batch.needed.numel() else batch.position
+    return states.flatten(0, 1).index_select(0, batch.row * states.shape[1] + where)
 
 
 def by_tokens(data: TokenSet, numbers: Sequence[int], most: int) -> Iterator[list[int]]:
