@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import polars as pl
@@ -18,6 +19,7 @@ _KEY = [
     "max_new_tokens",
     "prompts",
     "teacher_batch",
+    "data",
     "hyperparameters",
     "hardware",
     "scope",
@@ -69,26 +71,45 @@ def candidates(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def unique_ids(table: pl.DataFrame) -> pl.DataFrame:
-    """Ids made unique: the study's come first and stay, others get their settings or a number behind them."""
+    """Ids made unique: the study's come first and stay, others get the settings in which they differ, or a number."""
     if table["id"].n_unique() == table.height:
         return table
-    taken: set[str] = set()
-    ids = [""] * table.height
-    rows = list(enumerate(table.select("source_kind", *_NAMED).iter_rows(named=True)))
-    for index, row in sorted(rows, key=lambda pair: pair[1]["source_kind"] != "paper"):
-        ids[index] = row["id"] if row["id"] not in taken else _longer(row, taken)
-        taken.add(ids[index])
+    alike: dict[str, list[int]] = {}
+    rows = list(table.select("source_kind", "id", *_TAGS, "hyperparameters").iter_rows(named=True))
+    for index in sorted(range(len(rows)), key=lambda i: rows[i]["source_kind"] != "paper"):
+        alike.setdefault(rows[index]["id"], []).append(index)
+    taken, ids = set(alike), [row["id"] for row in rows]
+    for members in alike.values():
+        settings = [_settings(rows[index]) for index in members]
+        differ = [
+            key for key in dict.fromkeys(k for s in settings for k in s) if len({s.get(key) for s in settings}) > 1
+        ]
+        for index, mine in list(zip(members, settings, strict=True))[1:]:
+            tags = [f"{key}{mine[key]}" for key in differ if key != DATA and mine.get(key) is not None]
+            if not tags and DATA in differ and DATA in mine:
+                tags = [f"{DATA}-{mine[DATA]}"]
+            ids[index] = _free("-".join([rows[index]["id"], *tags[:MOST_TAGS]]), taken)
+            taken.add(ids[index])
     return table.with_columns(pl.Series("id", ids, dtype=pl.String))
 
 
-_NAMED = ("id", "alpha", "temperature", "max_new_tokens")
+DATA = "data"
+"""Data is named where nothing else differs."""
+_TAGS = {"alpha": "a", "temperature": "T", "max_new_tokens": "max", "prompts": "p", "teacher_batch": "b", "data": DATA}
+"""Column and its short name in an id."""
+MOST_TAGS = 3
 
 
-def _longer(row: dict[str, Any], taken: set[str]) -> str:
-    letters = zip(("a", "T", "max"), _NAMED[1:], strict=True)
-    base = "-".join([row["id"], *(f"{letter}{row[key]:g}" for letter, key in letters if row[key] is not None)])
-    number, name = 1, base
-    while name in taken:
+def _settings(row: dict[str, Any]) -> dict[str, str]:
+    """Settings of a candidate by the short name that an id has for them."""
+    found = {tag: row[column] for column, tag in _TAGS.items() if row[column] is not None}
+    found |= {key.rsplit(".", 1)[-1]: v for key, v in json.loads(row["hyperparameters"] or "{}").items()}
+    return {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in found.items()}
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number, free = 1, name
+    while free in taken:
         number += 1
-        name = f"{base}-{number}"
-    return name
+        free = f"{name}-{number}"
+    return free

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.text import clean
 from planners.notes import Note
 from planners.rowcheck import check_row, fill_total
-from planners.schema import CORE_STAGES, SCHEMA, SCOPES, candidate_id, make_table, regime_of
+from planners.schema import BASES, CORE_STAGES, SCHEMA, SCOPES, candidate_id, make_table, regime_of
 
 _EMPTY = {"", "na", "n/a", "null", "none", "-"}
 _SCOPE_ALIASES = {"gpu_only": "gpu", "gpu-only": "gpu", "estimated": "cpu_estimated"}
@@ -86,7 +87,8 @@ def _row(path: Path, number: int, cells: dict[str, str | None]) -> dict[str, Any
     row["regime"] = regime
     row["scope"] = _scope(path, number, row.get("scope"))
     row.setdefault("id", candidate_id(regime, row.get("student_params_b")))
-    row.setdefault("basis", "measured")
+    row["basis"] = _basis(path, number, row.get("basis", "measured"))
+    _check_settings(path, number, row.get("hyperparameters"))
     row["source"] = row.get("source") or path.name
     return row
 
@@ -107,6 +109,27 @@ def _value(path: Path, number: int, name: str, text: str) -> Any:
     if not math.isfinite(value) or value != int(value) or value < 1:
         raise UsageProblem(f"{path}:{number}: {name}: {clean(text, 30)!r} is not a whole number of at least 1")
     return int(value)
+
+
+def _basis(path: Path, number: int, basis: str) -> str:
+    if basis.lower() not in BASES:
+        raise UsageProblem(f"{path}:{number}: basis {clean(basis, 30)!r} is unknown; use {', '.join(BASES)}")
+    return basis.lower()
+
+
+def _check_settings(path: Path, number: int, text: str | None) -> None:
+    """Raise UsageProblem where other settings are no JSON object of plain values."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    plain = isinstance(found, dict) and all(isinstance(v, str | int | float | bool | None) for v in found.values())
+    if not plain:
+        shown = clean(text, 40)
+        raise UsageProblem(
+            f"{path}:{number}: hyperparameters: {shown!r} is no JSON object of numbers and texts; "
+            'write for example {"batch_rows": 8}'
+        )
 
 
 def _scope(path: Path, number: int, scope: str | None) -> str | None:

@@ -11,11 +11,14 @@ from planners.breakeven import ReuseInterval, fieller, reuse_break_even, serving
 from planners.linear import satterthwaite
 from planners.request import PlanRequest
 from planners.result import BreakEven
+from planners.schema import BASES
 from planners.serving import j_per_served_token, teacher_j_per_served_token
 from planners.stats import two_sided
 
 Row = dict[str, Any]
 DISTILLED = ("kd", "synthetic_sft")
+SAME_TOKENS = 0.1
+"""ln of the factor up to which two numbers of training tokens are the same."""
 COMPUTE_SOURCE = "compute prior"
 """`source` of candidates whose method was measured nowhere: a difference to a measured one means nothing."""
 
@@ -32,7 +35,8 @@ def break_even(rows: Sequence[Row], request: PlanRequest) -> list[BreakEven]:
 
 
 def baseline_of(row: Row, rows: Sequence[Row]) -> Row | None:
-    """Plain SFT of the same size and scope whose student energy is known; of the same source where there is one."""
+    """Plain SFT of the same size and scope whose student energy is known; where there are several, that of the same
+    source and hardware, with as many training tokens, on the same data."""
     same_size = [
         other
         for other in rows
@@ -42,11 +46,14 @@ def baseline_of(row: Row, rows: Sequence[Row]) -> Row | None:
         and other["student_params_b"] is not None
         and math.isclose(other["student_params_b"], row["student_params_b"], rel_tol=1e-3)
     ]
-    return min(
-        same_size,
-        key=lambda o: (o["source_kind"] != row["source_kind"], o["hardware"] != row["hardware"]),
-        default=None,
-    )
+    return min(same_size, key=lambda other: _distance(row, other), default=None)
+
+
+def _distance(row: Row, other: Row) -> tuple[bool, bool, bool, bool, float]:
+    known = row["tokens"] and other["tokens"]
+    apart = abs(math.log(other["tokens"] / row["tokens"])) if known else 0.0
+    elsewhere, other_data = other["hardware"] != row["hardware"], other["data"] != row["data"]
+    return other["source_kind"] != row["source_kind"], elsewhere, apart > SAME_TOKENS, other_data, apart
 
 
 def student_of(row: Row) -> float | None:
@@ -106,8 +113,7 @@ def _entry(row: Row, rows: Sequence[Row], request: PlanRequest) -> BreakEven:
 
 
 def _weaker(a: str, b: str) -> str:
-    order = ("measured", "interpolated", "extrapolated")
-    return max(a, b, key=order.index)
+    return max(a, b, key=BASES.index)
 
 
 def reuse_interval_of(row: Row, base: Row, teacher_kwh: float, level: float) -> ReuseInterval:

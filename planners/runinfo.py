@@ -12,6 +12,9 @@ from planners.modelsize import named_params_b, reported_params_b, stored_params_
 _COLUMNS = ("alpha", "temperature", "max_new_tokens", "prompts", "teacher_batch")
 _LEFT_OUT = {"seed", "device", "dtype", "threads", "student", "teacher", "revision", "checkpoint_every_s"}
 
+DATA_DIGITS = 8
+"""Of the identity of data, to tell one from another."""
+
 Stage = Mapping[str, Any]
 
 
@@ -21,12 +24,14 @@ def run_info(manifest: Mapping[str, Any], events: Iterable[Mapping[str, Any]], f
     `folder`: the directory that relative model paths start from; None where it is unknown.
     """
     stages = recipe_stages(manifest)
-    seen = [event for event in events if event.get("type") == "model"]
+    told = list(events)
+    seen = [event for event in told if event.get("type") == "model"]
     settings = _settings(stages)
     info: dict[str, Any] = {
         "student_params_b": reported_params_b(seen, "student") or _named(stages, "student", folder),
         "teacher_params_b": reported_params_b(seen, "teacher") or _named(stages, "teacher", folder),
         "hardware": hardware_name(manifest),
+        "data": _data(stages, told),
     }
     settings |= _swept(manifest, settings)
     info |= {name: _number(settings.pop(name, None)) for name in _COLUMNS}
@@ -77,6 +82,17 @@ def _swept(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, A
         if isinstance(value, int | float | str | bool) and name.lower() not in _LEFT_OUT and name not in known:
             found[str(key)] = value
     return found
+
+
+def _data(stages: Iterable[Stage], events: Iterable[Mapping[str, Any]]) -> str | None:
+    """The beginning of the identity of the prepared data, made or reused; None where nothing was prepared."""
+    prepared = {stage.get("name") for stage in stages if stage.get("uses") == "preprocess"}
+    for event in events:
+        source = event.get("reused_from") if event.get("type") == "stage_reused" else event
+        name = source.get("artifact") if isinstance(source, Mapping) else None
+        if event.get("stage") in prepared and event.get("type") in ("artifact", "stage_reused") and name:
+            return str(name)[:DATA_DIGITS]
+    return None
 
 
 def _named(stages: Iterable[Stage], role: str, folder: Path | None) -> float | None:

@@ -15,10 +15,12 @@ from kdwatch.rundir.paths import list_runs, resolve_run
 from kdwatch.rundir.reader import RunReader
 from planners.notes import Note
 from planners.rowcheck import check_row, fill_total
-from planners.runinfo import run_info
+from planners.runinfo import recipe_stages, run_info
 from planners.schema import candidate_id, make_table
 
 FINISHED = ("completed", "imported")
+PROBE = "probe"
+"""The stage of runs that are no pipeline and are left out without a word."""
 _STAGE_OF_KIND = {
     "prerun": "prerun",
     "preprocess": "preprocess",
@@ -33,7 +35,8 @@ def read_one(source: str | Path) -> tuple[pl.DataFrame, list[Note]]:
     path = resolve_run(source)
     row, note = _observe(path)
     if row is None:
-        raise UsageProblem(f"{source}: {note}; give a completed run of sft, kd or synthetic_sft")
+        why = note or "is a run of kdwatch probe, which --probes takes"
+        raise UsageProblem(f"{source}: {why}; give a completed run of sft, kd or synthetic_sft")
     return make_table([row]), [Note("run_note", f"{path.name}: {note}")] if note else []
 
 
@@ -55,6 +58,8 @@ def read_all() -> tuple[pl.DataFrame, list[Note]]:
 def _observe(path: Path) -> tuple[dict[str, Any] | None, str | None]:
     from kdwatch.ledger.report import build_report
 
+    if any(stage.get("uses") == PROBE for stage in recipe_stages(_manifest(path))):
+        return None, None
     report = build_report(path)
     if report["status"] not in FINISHED:
         return None, f"status is {report['status']}"

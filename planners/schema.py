@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 REGIMES = ("sft", "kd", "synthetic_sft", "custom")
+BASES = ("measured", "interpolated", "extrapolated")
 STAGES = ("prerun", "preprocess", "teacher", "student", "eval")
 """Stages of a pipeline; the table holds `<stage>_kwh` of each."""
 SCOPES = ("gpu", "gpu+cpu", "cpu", "gpu+cpu_estimated", "cpu_estimated", "other")
@@ -38,6 +39,7 @@ COLUMNS: dict[str, tuple[Any, str]] = {
     "prompts": (pl.Float64, "number of prompts"),
     "alpha": (pl.Float64, "weight of the hard labels' loss"),
     "temperature": (pl.Float64, "softmax temperature of distillation"),
+    "data": (pl.String, "what the pipeline was fed; rows of other data are no repeats"),
     "hyperparameters": (pl.String, "other settings, as a JSON object"),
     "total_sd_kwh": (pl.Float64, "standard deviation over repeats, where a row is a mean, kWh"),
     "quality_sd": (pl.Float64, "standard deviation of Q over repeats, where a row is a mean"),
@@ -48,7 +50,7 @@ COLUMNS: dict[str, tuple[Any, str]] = {
     "j_per_served_token": (pl.Float64, "energy per token served by the finished student, J"),
     "hardware": (pl.String, "what it ran on"),
     "scope": (pl.String, f"what the energy covers: {', '.join(SCOPES)}"),
-    "basis": (pl.String, "measured, interpolated or extrapolated"),
+    "basis": (pl.String, f"{BASES[0]}, {BASES[1]} or {BASES[2]}"),
     "derived": (pl.Boolean, "the total is a sum of stages, not a published cell"),
     "source": (pl.String, "where the row comes from"),
     "run_dir": (pl.String, "directory of the run that the row is"),

@@ -12,13 +12,15 @@ _AXES = (("kWh", 1.0, LEAST_KWH), ("kJ", 3600.0, 1 / 3600), ("J", KWH_J, 0.0))
 
 
 def energy(kwh: float | None, rounding: Rounding = nearest) -> str:
-    """`19.50 kWh`, `0.500 kWh`; below a tenth of a kWh in J or kJ with three digits; `n/a` for None.
+    """`19.50 kWh`, `0.500 kWh`, `0 kWh`; below a tenth of a kWh in J or kJ with three digits; `n/a` for None.
 
     `rounding`: to which side, where the number is a limit.
     """
     if kwh is None:
         return "n/a"
-    if abs(kwh) >= 1 or kwh == 0:
+    if kwh == 0:
+        return "0 kWh"
+    if abs(kwh) >= 1:
         return f"{rounding(kwh, len(str(int(abs(kwh)))) + 2):.2f} kWh"
     if abs(kwh) >= LEAST_KWH:
         return f"{three_digits(rounding(kwh, 3))} kWh"

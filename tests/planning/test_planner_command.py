@@ -205,7 +205,7 @@ def test_names_of_files_that_are_not_beside_the_recipe_are_told(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("kwh", "text"),
-    [(19.5, "19.50 kWh"), (0.5, "0.500 kWh"), (0.0, "0.00 kWh"), (3.4e-4, "1.22 kJ"), (2.7e-7, "0.972 J")],
+    [(19.5, "19.50 kWh"), (0.5, "0.500 kWh"), (0.0, "0 kWh"), (3.4e-4, "1.22 kJ"), (2.7e-7, "0.972 J")],
 )
 def test_an_energy_is_told_in_the_unit_that_fits_it(kwh: float, text: str) -> None:
     assert energy(kwh) == text

@@ -15,6 +15,7 @@ from kdwatch.rundir.errors import UsageProblem
 from planners import PlanRequest, PlanResult, plan
 from planners.observations import Observations, load
 from planners.paper import table as paper_table
+from planners.wording import energy
 
 CONTRACT = {
     "schema", "feasible", "objective", "limits", "binding_limit", "slack_kwh", "reuse_n", "serve_tokens",
@@ -116,7 +117,7 @@ def test_too_little_names_the_cheapest_and_the_shortfall(budget: float, short: f
             "to": pytest.approx(7.0),
             "by": pytest.approx(short),
             "candidate": "SFT-1B",
-            "text": f"the budget from {budget:.2f} kWh to 7.00 kWh",
+            "text": f"the budget from {energy(budget)} to 7.00 kWh",
         }
     ]
 

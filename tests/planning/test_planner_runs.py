@@ -14,7 +14,9 @@ from kdwatch.rundir.writer import RunWriter
 from planners import PlanRequest, load, plan
 from planners.emit import Models, recipe_text
 from planners.modelsize import named_params_b, reported_params_b, stored_params_b
+from planners.observations import Observations
 from planners.runs import scope_of
+from planners.schema import make_table
 
 DEVICES = [
     {
@@ -261,3 +263,36 @@ def test_what_is_named_twice_is_read_once(tmp_path: Path) -> None:
     table.write_text("regime,total_kwh,quality\nsft,1,0.5\nsft,1,0.5\n")
     twice = load([table, str(table), "paper", "paper"]).table
     assert twice.height == 2 + 7, "two equal rows of one file are two runs"
+
+
+def test_runs_on_other_data_are_no_repeats_and_are_named_apart() -> None:
+    for name, data in (("a", "aaaa0000"), ("b", "aaaa0000"), ("c", "cccc0000")):
+        path = write_run(name, "kd", kd_stages())
+        with (path / "events.jsonl").open("a") as events:
+            made = {"t": 1.0, "type": "artifact", "stage": "preprocess", "artifact": data * 8, "kind": "dataset"}
+            events.write(json.dumps(made | {"energy_j": 1.0}) + "\n")
+    observations = load(["runs"])
+    assert observations.table["data"].to_list() == ["cccc0000", "aaaa0000", "aaaa0000"]
+    names = {c["id"] for c in plan(PlanRequest(budget_kwh=1), observations).candidates}
+    assert names == {"KD-30.1k", "KD-30.1k-data-aaaa0000"}
+
+
+def test_the_baseline_is_plain_sft_on_as_many_tokens_and_the_same_data() -> None:
+    shape = {"student_params_b": 1.0, "preprocess_kwh": 0.1, "eval_kwh": 0.1, "quality": 0.5, "basis": "measured"}
+
+    def row(name: str, regime: str, tokens: float, data: str, student: float, teacher: float = 0.0) -> dict[str, Any]:
+        return shape | {"id": name, "regime": regime, "tokens": tokens, "data": data, "student_kwh": student,
+                        "teacher_kwh": teacher, "total_kwh": 0.2 + student + teacher, "source": "t.csv"}  # fmt: skip
+
+    rows = [row("short", "sft", 1e6, "a", 2.0), row("other", "sft", 4e6, "b", 9.0), row("same", "sft", 4e6, "a", 8.0),
+            row("kd", "kd", 4.1e6, "a", 6.0, teacher=10.0)]  # fmt: skip
+    (entry,) = plan(PlanRequest(budget_kwh=50), Observations(make_table(rows))).break_even
+    assert entry.baseline == "same" and entry.n_star == pytest.approx(5.0)
+
+
+def test_a_probing_run_is_left_out_without_a_word(tmp_path: Path) -> None:
+    write_run("kd-1", "kd", kd_stages())
+    probe = write_run("probe-1", "custom", [{"name": "probe", "kind": "other", "uses": "probe", "joules": 5.0}])
+    assert load(["runs"]).notes == ()
+    with pytest.raises(UsageProblem, match="--probes"):
+        load([probe])
