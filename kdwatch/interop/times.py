@@ -78,7 +78,7 @@ class TimeParser:
             return self._many_numbers(cells)
         if self.kind == "clock" or self.spans:
             return None
-        if self._zone is None:
+        if self._zone is None or _has_offset(cells[0]):
             return self._dates(cells)
         written = TimeParser("local", order=self._order)._dates(cells)
         return None if written is None else self._all_in_zone(written)
@@ -222,6 +222,14 @@ def _midnight(year: int, month: int, day: int) -> float:
         return float(timegm((year, month, day, 0, 0, 0)))
     except (ValueError, OverflowError):
         raise NotATime(f"{year}-{month}-{day}") from None
+
+
+def _has_offset(text: str) -> bool:
+    """Whether a written time has a zone of its own."""
+    try:
+        return split_clock(split_date(text)[3], after_date=True)[1] is not None
+    except NotATime:
+        return False
 
 
 def _span(text: str) -> float:
