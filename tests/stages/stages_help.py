@@ -109,7 +109,7 @@ def random_rows(seed: int, count: int, shortest: int = 3, longest: int = 20) -> 
 def as_process(
     module: str, settings: Mapping[str, Any], output: Path | None, events: Path | None = None, **inputs: Path
 ) -> subprocess.Popen[str]:
-    """Start a stage as the recorder does."""
+    """Start a stage as the recorder does, as the first of a session."""
     config = (output or Path(inputs["student"])).with_suffix(".config.json")
     config.parent.mkdir(parents=True, exist_ok=True)
     value = {
@@ -123,5 +123,10 @@ def as_process(
     if events:
         env["KDWATCH_EVENTS"] = str(events)
     return subprocess.Popen(
-        [sys.executable, "-m", module], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", module],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )

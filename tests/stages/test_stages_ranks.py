@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -99,7 +101,7 @@ def test_two_processes_save_soon_after_sigterm_and_resume_to_the_same(tmp_path: 
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.05)
     begin = time.monotonic()
-    process.terminate()
+    os.killpg(process.pid, signal.SIGTERM)  # as the recorder sends it: to launcher and workers too
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 143, errors
     assert time.monotonic() - begin < 30

@@ -20,6 +20,10 @@ ACCELERATE = [
 ]
 """Its `multi_gpu` starts processes on any device; number formats are the stage's own matter. Port 0: a free one."""
 
+SAVE_S = "110"
+"""Seconds that the launcher gives its processes to save after SIGTERM (30 by default): what the recorder gives the
+stage, less some to end. After it a process that waits for a dead peer is killed."""
+
 
 def spread(module: str, processes: int, launcher: str, stage: Stage) -> bool:
     """Run `module` in this many processes and wait for them; False where this process is to do the work itself.
@@ -34,7 +38,8 @@ def spread(module: str, processes: int, launcher: str, stage: Stage) -> bool:
     if launcher == "accelerate" and find_spec("accelerate") is None:
         raise StageProblem("launcher: accelerate is not installed here: install it, or take launcher: torchrun")
     words = ACCELERATE if launcher == "accelerate" else TORCHRUN
-    child = subprocess.Popen([sys.executable, "-m", *words, str(processes), "-m", module])
+    env = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": SAVE_S, **os.environ}
+    child = subprocess.Popen([sys.executable, "-m", *words, str(processes), "-m", module], env=env)
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         stage.stopping = True
