@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -32,7 +33,10 @@ class Sampler(threading.Thread):
         self.recording = recording
         self.pausing = pausing
         self.ready = threading.Event()
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._bell = threading.Lock()
+        """Held while nobody rang; a condition of the library costs several times as much at each poll."""
+        self._bell.acquire()
         self._edges_wanted = 0
         self._edges_done = 0
         self._active_until = time.monotonic() + TAIL_S
@@ -45,11 +49,12 @@ class Sampler(threading.Thread):
 
     def request_edge(self) -> int:
         """Ask for an edge reading now; returns a ticket for `edge_done`."""
-        with self._condition:
+        with self._lock:
             self._edges_wanted += 1
             self._active_until = float("inf") if self._active_until == float("inf") else time.monotonic() + TAIL_S
-            self._condition.notify()
-            return self._edges_wanted
+            ticket = self._edges_wanted
+        self._ring()
+        return ticket
 
     def edge_done(self, ticket: int) -> bool:
         """Whether an edge reading that began after `ticket` was drawn is recorded."""
@@ -57,15 +62,19 @@ class Sampler(threading.Thread):
 
     def set_active(self, active: bool) -> None:
         """Say whether a stage or the idle baseline runs."""
-        with self._condition:
+        with self._lock:
             self._active_until = float("inf") if active else time.monotonic() + TAIL_S
-            self._condition.notify()
+        self._ring()
 
     def end(self) -> None:
         """Ask the thread to end."""
-        with self._condition:
-            self._ending = True
-            self._condition.notify()
+        self._ending = True
+        self._ring()
+
+    def _ring(self) -> None:
+        """Wake the thread; one that is awake looks once more before it sleeps."""
+        with contextlib.suppress(RuntimeError):  # it was rung already
+            self._bell.release()
 
     # -- the thread
 
@@ -80,8 +89,7 @@ class Sampler(threading.Thread):
             if what == "end":
                 return
             if what == "edge":
-                with self._condition:
-                    ticket = self._edges_wanted
+                ticket = self._edges_wanted
                 self._record(self._read(self.meter.edge))
                 self._edges_done = ticket
             else:
@@ -90,19 +98,18 @@ class Sampler(threading.Thread):
 
     def _wait(self, due: float) -> tuple[str, float]:
         """Sleep until there is something to do: what, and when the next poll is due."""
-        with self._condition:
-            while True:
-                now = time.monotonic()
-                if self._edges_wanted > self._edges_done:
-                    return "edge", due
-                if self._ending:
-                    return "end", due
-                paused = self.pausing and now > self._active_until
-                if not paused and now >= due:
-                    period = self.meter.period_s
-                    due += period
-                    return "poll", due if due > now else now + period
-                self._condition.wait(None if paused else due - now)
+        while True:
+            now = time.monotonic()
+            if self._edges_wanted > self._edges_done:
+                return "edge", due
+            if self._ending:
+                return "end", due
+            paused = self.pausing and now > self._active_until
+            if not paused and now >= due:
+                period = self.meter.period_s
+                due += period
+                return "poll", due if due > now else now + period
+            self._bell.acquire(timeout=-1 if paused else max(0.0, due - now))
 
     def _read(self, call: Callable[[], Sequence[Reading]]) -> Sequence[Reading]:
         try:
