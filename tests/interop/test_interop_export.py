@@ -78,6 +78,22 @@ def exporter(run: Path, **options) -> Exporter:
     return Exporter(run, ExportOptions(**options))
 
 
+@pytest.mark.parametrize("form", ["openmetrics", "prometheus"])
+def test_metrics_add_up_to_the_total_whatever_stands_beside(run: Path, form: str) -> None:
+    """A package that repeats another one's counter is shown in tables, marked, and is no series of energy."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["devices"][1]["details"] = {"mirror_of": "g0"}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    report, text = exporter(run).report, exporter(run).text(form)
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("kdwatch_") and "_joules" in line]
+    device = sum(float(value) for name, value in lines if name.startswith("kdwatch_device_energy_joules"))
+    stage = sum(float(value) for name, value in lines if name.startswith("kdwatch_stage_energy_joules"))
+    assert device == pytest.approx(report["total_j"]) and stage + report["unattributed_j"] == pytest.approx(device)
+    assert report["total_j"] == pytest.approx(300.0 * 20 + 6.0 * 20, rel=0.01)
+    assert "package-0 (not in the total)" in exporter(run).text("markdown")
+    assert "package-0 (not in the total)" in exporter(run).text("html")
+
+
 def test_codecarbon_reads_our_emissions(run: Path, tmp_path: Path) -> None:
     """CodeCarbon's FileOutput takes the header as its own, its EmissionsData every row, and appends behind ours."""
     from codecarbon.output_methods.emissions_data import EmissionsData

@@ -124,7 +124,7 @@ def _devices(report: Mapping[str, Any]) -> str:
     heads = ("device", "kind", "source", "scope", "energy", "outside stages", "coverage")
     rows = [
         (
-            str(d["name"]),
+            str(d["name"]) + ("" if d["counted"] else " (not in the total)"),
             str(d["kind"]),
             str(d["source"]),
             str(d["scope"]),

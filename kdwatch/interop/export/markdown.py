@@ -77,7 +77,7 @@ def device_table(report: Mapping[str, Any]) -> Iterator[str]:
     for device in report["devices"]:
         coverage = "n/a" if device["coverage"] is None else f"{device['coverage']:.0%}"
         cells = (
-            cell(device["name"]),
+            cell(device["name"]) + ("" if device["counted"] else " (not in the total)"),
             cell(device["kind"]),
             format_energy(device["total_j"]),
             format_energy(device["unattributed_j"]),

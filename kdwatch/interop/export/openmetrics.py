@@ -64,13 +64,14 @@ def _single(name: str, kind: str, unit: str, help: str, labels: Labels, value: f
 
 
 def _devices(report: Mapping[str, Any], run: Labels) -> Family:
+    """Those in the total: whoever reads metrics adds them up."""
     samples = tuple(
         (
             run | {"device": str(d["id"]), "model": str(d["name"]), "kind": d["kind"], "source": d["source"]},
             d["total_j"],
         )
         for d in report["devices"]
-        if d["total_j"] is not None
+        if d["total_j"] is not None and d["counted"]
     )
     return Family("kdwatch_device_energy_joules", "counter", "joules", "Energy of a device in the run.", samples)
 
@@ -80,7 +81,7 @@ def _stages(report: Mapping[str, Any], run: Labels) -> list[Family]:
     for stage in report["stages"]:
         labels = run | {"stage": str(stage["name"]), "stage_kind": str(stage["kind"])}
         for device in stage["devices"]:
-            if device["energy_j"] is not None:
+            if device["energy_j"] is not None and device["counted"]:
                 own = {"device": str(device["id"]), "kind": device["kind"], "source": device["source"]}
                 energy.append((labels | own, device["energy_j"]))
         if stage["tokens"] is not None:

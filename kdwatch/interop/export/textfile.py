@@ -38,7 +38,7 @@ def follow(run: Path, target: Path, every_s: float, change: Change, sleep: Calla
         totals = ledger.totals()
         report = change(report_of(reader.manifest, totals))
         report["status"] = reader.status()
-        power = {str(change(d.id)): d.power_w if running else None for d in totals.devices}
+        power = {str(change(d.id)): d.power_w if running else None for d in totals.devices if d.counted}
         write_atomically(target, prometheus(families(report, power)))
         written += 1
         if not running:
