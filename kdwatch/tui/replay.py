@@ -226,6 +226,8 @@ def event_text(event: Mapping[str, Any]) -> str | None:
         case "stage_reused":
             return f"{stage} reused an earlier output"
         case "phase":
+            if event.get("name") == "work":
+                return None  # what a stage does unless it says otherwise
             return f"{stage} phase {clean(event.get('name'), 20)}"
         case "run_started" | "run_ended":
             return f"run {kind[4:]} {clean(event.get('status'), 20)}".rstrip()

@@ -172,6 +172,46 @@ async def test_control_of_a_finished_run_says_so(run: Path, key: str) -> None:
         assert len(app._notifications) == 1
 
 
+async def test_the_footer_shows_control_keys_only_where_something_runs(run: Path, tmp_path: Path) -> None:
+    """Not for a finished run; from the first frame of one that runs; no more when it has ended."""
+    async with running(run, (200, 40)) as (app, pilot):
+        assert "stop run" not in part(app, "footer") and "replay" in part(app, "footer")
+    with live_run(tmp_path / "live") as writer:
+        async with running(tmp_path / "live", (200, 40), settings=load({"refresh": 0.2})) as (app, pilot):
+            await until(pilot, lambda: "stop run" in part(app, "footer"), "the keys")
+            writer.event("run_ended", t=2.0, status="completed", exit_code=0, reason=None)
+            await until(pilot, lambda: "stop run" not in part(app, "footer"), "the end")
+
+
+async def test_a_failed_run_says_which_stage_and_how(own_home: Path) -> None:
+    """In the header, where one looks first."""
+    with live_run(own_home / "runs" / "bad") as writer:
+        writer.event("stage_ended", t=1.5, stage="prerun", status="failed", exit_code=3, cpu_s=0.1)
+        writer.event("run_ended", t=2.0, status="failed", exit_code=1, reason=None)
+        async with running(own_home / "runs" / "bad", (60, 20)) as (app, _):
+            assert "failed: prerun, exit code 3" in part(app, "header")
+
+
+async def test_beside_samples_the_home_screen_says_how_to_come_to_a_run(own_home: Path, monkeypatch) -> None:
+    """Samples alone are no start: the ways to a run stand under them, and not beside own runs or where it is narrow."""
+    sample = make_run(own_home / "a-sample", Shape())
+    monkeypatch.setattr("kdwatch.tui.runlist.sample_runs", lambda: [sample])
+    async with running(None, (80, 24)) as (app, pilot):
+        await until(pilot, lambda: not app.base_screen.busy, "the list")
+        await pilot.pause()
+        assert "kdwatch demo" in text_on(app) and "(sample)" in text_on(app)
+        await pilot.press("end", "down")
+        assert app.base_screen.row.path == sample
+        await pilot.resize_terminal(40, 10)
+        await pilot.pause()
+        assert "(sample)" in text_on(app) and "kdwatch demo" not in text_on(app)
+    make_run(own_home / "runs" / "mine", Shape())
+    async with running(None, (80, 24)) as (app, pilot):
+        await until(pilot, lambda: not app.base_screen.busy, "the list")
+        await pilot.pause()
+        assert "kdwatch demo" not in text_on(app)
+
+
 async def test_quitting_a_live_run_says_that_it_goes_on(tmp_path: Path) -> None:
     """q names the recorder's process and how to return; escape stays, enter leaves, nothing is requested."""
     with live_run(tmp_path / "live") as writer:

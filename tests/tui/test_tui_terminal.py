@@ -144,6 +144,21 @@ def test_kdwatch_alone_is_the_home_screen_on_a_terminal_and_the_help_in_a_pipe(r
     assert "Commands:" in kdwatch(own_home).stdout
 
 
+def test_a_new_user_comes_from_the_samples_to_a_replay_and_a_plan(own_home: Path) -> None:
+    """An empty home in a checkout: what to do stands there; p plays a sample, 2 x faster, 4 plans, q leaves."""
+    terminal = Terminal([], (80, 24), **kdwatch_home(own_home))
+    terminal.wait_for("(sample)")
+    terminal.wait_for("kdwatch run recipe.yaml")
+    terminal.send("p")
+    terminal.wait_for("replay 1x")
+    terminal.send(">")
+    terminal.wait_for("replay 2x")
+    terminal.send("4")
+    terminal.wait_for("candidates")
+    terminal.send("q")
+    assert terminal.wait() == 0 and restored(terminal.written)
+
+
 def test_the_command_line_outranks_the_environment(run: Path, own_home: Path) -> None:
     """--units over KDWATCH_UNITS; --readonly takes the control keys away."""
     terminal = Terminal(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from tui_runs import Shape, make_run
 
 from kdwatch.tui.feed import RunFeed
 from kdwatch.tui.fmt import UNIT_CYCLE, Units, duration, next_unit, ratio, scaled, three_digits, watts
-from kdwatch.tui.frame import DeviceRow
+from kdwatch.tui.frame import DeviceRow, Forecast
 from kdwatch.tui.history import PlotView
 from kdwatch.tui.layout import MIN_HEIGHT, MIN_WIDTH, arrange
 from kdwatch.tui.raster import ASCII, BLOCK, BRAILLE, choose_glyphs, joined, nice_ceiling, paint, to_spans
 from kdwatch.tui.view.devices import device_lines, heat_cells
 from kdwatch.tui.view.header import energy_line, header_line
 from kdwatch.tui.view.line import cut, left, length, right, text_of, width_of, wrapped
+from kdwatch.tui.view.logs import log_lines
 from kdwatch.tui.view.plot import PlotSpec, plot_lines
 from kdwatch.tui.view.stages import stage_lines, window
 from kdwatch.tui.widgets.lines import changed_cells
@@ -310,3 +312,36 @@ def test_sending_only_the_changed_cells_gives_the_new_row(old, new, width: int) 
     row = cells(old)
     row[start:end] = cells(new)[start:end]
     assert row == cells(new)
+
+
+def test_as_much_of_the_forecast_as_fits(sixteen) -> None:
+    """Time to come at 60 columns, energy with its interval at 140; never a cut number."""
+    frame = replace(sixteen, budget_j=9e6, forecast=Forecast(270.0, 8.36e6, 7.69e6, 9.02e6, whole=False))
+    found = {w: text_of(energy_line(frame, w, Units(), BRAILLE)) for w in (40, 60, 80, 140)}
+    assert "to go" not in found[40]
+    assert found[60].endswith("0:04:30 to go") and "?" not in found[60]
+    assert found[80].endswith("stage ?8.36 MJ, 0:04:30 to go")
+    assert found[140].endswith("stage ?8.36 MJ (7.69 MJ to 9.02 MJ), 0:04:30 to go")
+    assert all(len(text) <= width for width, text in found.items())
+
+
+def test_the_log_pane_names_step_and_loss_and_no_warning_that_marks_say(sixteen) -> None:
+    """A warning about estimates is in the `~` of each number; another one is shown, and the step stays beside it."""
+    row = replace(sixteen.stages[0], status="running", step=231, total_steps=3000, loss=0.01304)
+    frame = replace(sixteen, stages=(row,), log_title="log prerun", warnings=(("estimated", "cpu: from a model"),))
+    assert text_of(log_lines(frame, 60, 3)[0]).split("  ")[0] == "log prerun"
+    assert text_of(log_lines(frame, 60, 3)[0]).endswith("step 231/3000  loss 0.0130")
+    frame = replace(frame, warnings=(*frame.warnings, ("gap", "part of the time has no reading: " * 3)))
+    title = text_of(log_lines(frame, 80, 3)[0])
+    assert "warning: gap: part of" in title and title.endswith("loss 0.0130") and len(title) == 80
+
+
+def test_a_stage_that_begins_under_the_time_is_named_beside_it() -> None:
+    """Marks at 0, 5 and 30 s of 300 lie under `0:00:00`: the last of them is named; one that has no room is not."""
+    view = PlotView(0.0, 300.0, ((1.0, 2.0),) * 60, 2.0, None)
+    marks = ((0.0, "a"), (5.0, "b"), (30.0, "teacher"), (150.0, "student"))
+    axis = text_of(plot_lines(view, PlotSpec("total", "all", marks), 66, 8, ASCII)[-1])
+    assert axis.split() == ["0:00:00", "teacher", "student", "0:05:00"]
+    near = ((30.0, "teacher"), (60.0, "student"))
+    axis = text_of(plot_lines(view, PlotSpec("total", "all", near), 66, 8, ASCII)[-1])
+    assert axis.split() == ["0:00:00", "student", "0:05:00"]

@@ -13,6 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kdwatch.tui.frame import Frame
+from kdwatch.tui.keys import Key
 from kdwatch.tui.layout import MIN_HEIGHT, MIN_WIDTH, Place
 from kdwatch.tui.view.line import cut
 from kdwatch.tui.widgets.keybar import KeyBar
@@ -59,6 +60,10 @@ class KdScreen(Screen[None]):
         """Place the parts again."""
         self.lay_out()
 
+    def on_lines_resized(self) -> None:
+        """A part has its new size: draw for it."""
+        self.redraw()
+
     def on_screen_resume(self) -> None:
         """Shown again: bring the picture up to date."""
         self.lay_out()
@@ -94,7 +99,11 @@ class KdScreen(Screen[None]):
 
     def refresh_keys(self) -> None:
         """Fill the footer."""
-        self.query_one(KeyBar).set_keys(self.kd.keys_now(self.NAME))
+        self.query_one(KeyBar).set_keys(self.hinted(self.kd.keys_now(self.NAME)))
+
+    def hinted(self, keys: list[Key]) -> list[Key]:
+        """Those of the keys that the footer shows."""
+        return keys
 
     def show_frame(self, frame: Frame) -> None:
         """A new frame has come while this screen is shown."""

@@ -37,6 +37,10 @@ class ListingScreen(KdScreen):
         """All lines."""
         raise NotImplementedError
 
+    def foot(self) -> list[Line]:
+        """Lines under the list, shown where there is room for all of them."""
+        return []
+
     def show_frame(self, frame: Frame) -> None:
         """Most listings do not change with a frame."""
 
@@ -48,7 +52,10 @@ class ListingScreen(KdScreen):
             return
         lines = self.content(width)
         head, rest = lines[: self.HEAD_LINES], lines[self.HEAD_LINES :]
-        room = max(height - len(head), 1)
+        foot = self.foot()
+        if len(lines) + len(foot) > height:
+            foot = []
+        room = max(height - len(head) - len(foot), 1)
         self.at = min(max(self.at, 0), max(len(rest) - 1, 0))
         if self.SELECTS:
             self.top = min(self.top, self.at)
@@ -56,7 +63,7 @@ class ListingScreen(KdScreen):
         self.top = min(max(self.top, 0), max(len(rest) - room, 0))
         shown = rest[self.top : self.top + room]
         cursor = len(head) + self.at - self.top if self.SELECTS and rest else -1
-        body.show([*head, *shown], cursor)
+        body.show([*head, *shown, *foot], cursor)
         self._draw_title(len(rest), room)
 
     def _draw_title(self, count: int, room: int) -> None:

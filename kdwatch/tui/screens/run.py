@@ -10,6 +10,7 @@ from kdwatch.tui.control import Controls
 from kdwatch.tui.fmt import duration
 from kdwatch.tui.frame import Frame, mark
 from kdwatch.tui.history import TOTAL
+from kdwatch.tui.keys import Key
 from kdwatch.tui.layout import Place, arrange
 from kdwatch.tui.screens.base import KdScreen
 from kdwatch.tui.screens.dialogs import AskScreen
@@ -33,6 +34,8 @@ class RunScreen(KdScreen):
         self.selected = -1
         """Index of the selected stage; -1 follows the running one."""
         self._frozen: tuple[Frame, float] | None = None
+        self._live = False
+        """The footer shows the keys that act on a run."""
 
     def parts(self) -> ComposeResult:
         for name in ("header", "energy", "stages"):
@@ -49,7 +52,14 @@ class RunScreen(KdScreen):
         self._counted = (stages, devices)
         return arrange(width, height, stages, devices) or {}
 
+    def hinted(self, keys: list[Key]) -> list[Key]:
+        """Without the keys that act on a run, where nothing runs."""
+        live = self._live = bool(self.kd.frame and self.kd.frame.live)
+        return [k for k in keys if live or not k.control]
+
     def show_frame(self, frame: Frame) -> None:
+        if frame.live != self._live:
+            self.refresh_keys()
         if (len(frame.stages), len(frame.devices)) != getattr(self, "_counted", None):
             self.lay_out()
             return

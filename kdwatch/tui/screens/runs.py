@@ -12,7 +12,7 @@ from kdwatch.tui.fmt import Units
 from kdwatch.tui.runlist import RunRow, find_runs, read_row
 from kdwatch.tui.screens.listing import ListingScreen
 from kdwatch.tui.view.line import Line
-from kdwatch.tui.view.runs import FIRST_STEPS, head_line, run_line
+from kdwatch.tui.view.runs import BESIDE_SAMPLES, FIRST_STEPS, head_line, run_line
 
 MOST_MARKED = 4
 """Runs that Compare can show."""
@@ -82,6 +82,9 @@ class RunsScreen(ListingScreen):
         units = self._units()
         lines = [head_line(width, units)]
         return lines + [run_line(r, r.path in self.marked, width, units) for r in self.rows]
+
+    def foot(self) -> list[Line]:
+        return list(BESIDE_SAMPLES) if self.rows and all(r.sample for r in self.rows) and not self.busy else []
 
     def _units(self) -> Units:
         """Energy of runs with different grids: joules to kWh only."""

@@ -9,6 +9,9 @@ from kdwatch.tui.frame import Frame, mark
 from kdwatch.tui.raster import Glyphs, bar
 from kdwatch.tui.view.line import Line, Piece, cut, length, spread, width_of
 
+FORECAST_ROOM = 46
+"""Cells that the bar of the budget leaves to its share and the forecast."""
+
 STATUS_TONES = {
     "running": "accent",
     "completed": "good",
@@ -28,6 +31,9 @@ def status_piece(frame: Frame) -> Piece:
         return f"replay {state}", "warn" if frame.replay.paused else "accent"
     if frame.status == "running" and frame.silent_s is not None:
         return f"no answer for {frame.silent_s:.0f} s", "warn"
+    failed = next((s for s in frame.stages if s.status == "failed"), None)
+    if frame.status == "failed" and failed is not None and failed.exit_code is not None:
+        return f"failed: {cut(failed.name, 24)}, exit code {failed.exit_code}", "bad"
     word = "live" if frame.status == "running" and frame.live else frame.status.replace("_", " ")
     return word, STATUS_TONES.get(frame.status, "warn")
 
@@ -65,8 +71,7 @@ def energy_line(frame: Frame, width: int, units: Units, glyphs: Glyphs) -> Line:
     share = frame.budget_share
     if frame.budget_j:
         start += _budget(frame, width - length(start), units, glyphs, share)
-    end = forecast_pieces(frame, units)
-    return spread(start, end, width)
+    return spread(start, forecast_pieces(frame, units, width - length(start) - 2), width)
 
 
 def _power(frame: Frame, sign: str) -> Piece:
@@ -81,22 +86,25 @@ def _power(frame: Frame, sign: str) -> Piece:
 def _budget(frame: Frame, room: int, units: Units, glyphs: Glyphs, share: float | None) -> list[Piece]:
     tone = "bad" if (share or 0) >= 1 else "warn" if (share or 0) >= 0.8 else "good"
     text = f" of {units.energy(frame.budget_j)} "
-    bar_width = min(max(room - len(text) - 34, 6), 24)
+    bar_width = min(max(room - len(text) - (FORECAST_ROOM if frame.forecast else 12), 6), 24)
     pieces: list[Piece] = [(text, ""), (bar(share, bar_width, glyphs), tone), (f" {ratio(share)}", tone)]
     fitting = (pieces, [pieces[0], pieces[2]], [pieces[2]])
     return next((p for p in fitting if length(p) <= room), [])
 
 
-def forecast_pieces(frame: Frame, units: Units) -> list[Piece]:
-    """Energy and time to come, marked as predicted."""
+def forecast_pieces(frame: Frame, units: Units, room: int) -> list[Piece]:
+    """Energy and time to come, marked as predicted: as much of it as fits into `room` cells."""
     forecast = frame.forecast
     if forecast is None:
         return []
-    text = ""
+    time = "" if forecast.remaining_s is None else f"{duration(forecast.remaining_s)} to go"
+    texts = []
     if forecast.total_j is not None:
-        text = f"{'forecast' if forecast.whole else 'stage'} ?{units.energy(forecast.total_j)}"
+        energy = f"{'forecast' if forecast.whole else 'stage'} ?{units.energy(forecast.total_j)}"
         if forecast.low_j is not None and forecast.high_j is not None:
-            text += f" ({units.energy(forecast.low_j)} to {units.energy(forecast.high_j)})"
-    if forecast.remaining_s is not None:
-        text += f"{', ' if text else ''}{duration(forecast.remaining_s)} to go"
-    return [(text, "dim")] if text else []
+            span = f"{energy} ({units.energy(forecast.low_j)} to {units.energy(forecast.high_j)})"
+            texts.append(f"{span}, {time}" if time else span)
+        texts.append(f"{energy}, {time}" if time else energy)
+    texts.append(time)
+    fitting = next((text for text in texts if text and width_of(text) <= room), "")
+    return [(fitting, "dim")] if fitting else []

@@ -138,13 +138,23 @@ def _axis(view: PlotView, spec: PlotSpec, marks: dict[int, str], width: int) -> 
     _put(row, cells - len(last), last)
     free_from, free_to = len(first) + 1, cells - len(last) - 1
     tones = ["dim"] * cells
-    for x in sorted(marks):
-        name = cut(marks[x], 16)
-        if x >= free_from and x + len(name) <= free_to and name.isascii():
+    for x, name, limit in _names(marks, free_from, free_to):
+        if x >= free_from and x + len(name) <= limit:
             _put(row, x, name)
             tones[x : x + len(name)] = ["mark"] * len(name)
             free_from = x + len(name) + 1
     return ((" " * LABEL_CELLS, ""), *_runs(row, tones))
+
+
+def _names(marks: dict[int, str], free_from: int, free_to: int) -> list[tuple[int, str, int]]:
+    """Cell, name and end of the room of each stage that can be named. Of those that begin under the time at the left
+    the last one is named, beside that time, if it ends before the next begins."""
+    named = [(x, cut(marks[x], 16)) for x in sorted(marks) if marks[x].isascii()]
+    covered = [name for x, name in named if x < free_from]
+    rest = [(x, name, free_to) for x, name in named if x >= free_from]
+    if covered:
+        rest.insert(0, (free_from, covered[-1], rest[0][0] - 1 if rest else free_to))
+    return rest
 
 
 def _put(row: list[str], x: int, text: str) -> None:

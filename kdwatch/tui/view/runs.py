@@ -5,22 +5,43 @@ from __future__ import annotations
 from kdwatch.tui.fmt import Units, duration
 from kdwatch.tui.runlist import RunRow
 from kdwatch.tui.view.header import STATUS_TONES
-from kdwatch.tui.view.line import Line, Piece
-from kdwatch.tui.view.table import Column, fitting, header, row_line
+from kdwatch.tui.view.line import Line, Piece, cut
+from kdwatch.tui.view.table import Column, fitting, header, name_room, row_line
 
 NAME_MIN = 16
 """Least cells for a run's name."""
 
-FIRST_STEPS: tuple[Line, ...] = (
-    (("No runs here yet. Three ways to begin:", "head"),),
-    (),
+WAYS: tuple[Line, ...] = (
     (("  kdwatch demo", "accent"), ("                    three real pipelines on this machine, in minutes", "")),
     (("  kdwatch run recipe.yaml", "accent"), ("         your own pipeline", "")),
     (("  kdwatch exec -- COMMAND", "accent"), ("         measure any command", "")),
     (),
+)
+"""How to come to a run."""
+
+FIRST_STEPS: tuple[Line, ...] = (
+    (("No runs here yet. Three ways to begin:", "head"),),
+    (),
+    *WAYS,
     (("  4", "key"), (" plans a run from the study's measurements; ", ""), ("q", "key"), (" quits", "")),
 )
 """Shown where there is no run at all."""
+
+BESIDE_SAMPLES: tuple[Line, ...] = (
+    (),
+    (
+        ("These are recorded samples: ", "head"),
+        ("enter", "key"),
+        (" opens one, ", ""),
+        ("p", "key"),
+        (" plays it.", ""),
+    ),
+    (("Three ways to a run of your own:", "head"),),
+    (),
+    *WAYS,
+    (("  4", "key"), (" plans one from the study's measurements and from runs", "")),
+)
+"""Shown under the samples where there is no own run."""
 
 
 def columns(units: Units) -> list[Column[RunRow]]:
@@ -48,7 +69,9 @@ def head_line(width: int, units: Units) -> Line:
 
 def run_line(row: RunRow, marked: bool, width: int, units: Units) -> Line:
     """One run; a mark for Compare, a word for samples, the problem of one that cannot be read."""
-    name = f" {'*' if marked else ' '} {row.name or row.run_id}" + (" (sample)" if row.sample else "")
     if row.problem:
         return ((f"   {row.run_id}  ", ""), (row.problem, "bad"))
-    return row_line((name, "accent" if marked else ""), row, fitting(columns(units), width, NAME_MIN), width)
+    shown = fitting(columns(units), width, NAME_MIN)
+    word = " (sample)" if row.sample else ""
+    name = cut(row.name or row.run_id, max(name_room(shown, width) - 3 - len(word), 1))
+    return row_line((f" {'*' if marked else ' '} {name}{word}", "accent" if marked else ""), row, shown, width)

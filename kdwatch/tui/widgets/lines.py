@@ -9,6 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.filter import LineFilter
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -28,6 +29,9 @@ class Lines(Widget):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in TONES}
     ALLOW_SELECT = False
 
+    class Resized(Message):
+        """The lines now shown were made for another size."""
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._lines: Sequence[Line] = ()
@@ -35,6 +39,10 @@ class Lines(Widget):
         self._styles_by_tone: dict[str, Style] = {}
         self._strips: dict[int, Strip] = {}
         self._drawn_for: tuple[int, tuple[LineFilter, ...]] = (0, ())
+
+    def on_resize(self) -> None:
+        """Tell the screen, which makes the lines."""
+        self.post_message(self.Resized())
 
     @property
     def lines(self) -> Sequence[Line]:
