@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,29 +55,26 @@ def test_sockets_are_the_kernels(tmp_path: Path) -> None:
     assert sockets(tmp_path) is None and sockets(tmp_path / "none") is None
 
 
-def test_dies_of_one_socket_are_known_when_they_are_opened(tmp_path: Path, socket_count) -> None:
-    """First-generation EPYC: four dies, one counter, moving all the time."""
+def test_dies_of_one_socket_are_known_when_they_are_opened(
+    tmp_path: Path, socket_count, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First-generation EPYC: four dies, one counter, which moves between two looks."""
     socket_count(1)
     tree, zones = packages(tmp_path, 4)
-    stop = threading.Event()
 
-    def move() -> None:
-        while not stop.is_set():
-            for zone in reversed(zones):  # a reader that comes between sees later dies ahead: it cannot tell then
-                zone.add_j(0.001)
-            time.sleep(0.004)
+    def move(seconds: float) -> None:
+        for zone in zones:
+            zone.add_j(0.001)
 
-    thread = threading.Thread(target=move)
-    thread.start()
-    try:
-        found = [open_rapl(tree.root) for _ in range(5)]
-    finally:
-        stop.set()
-        thread.join()
-    opened = max(found, key=lambda o: len(o.text))  # files, unlike registers, are not all written at one moment
+    monkeypatch.setattr(rapl_open, "look_closely", partial(rapl_mirrors.look_closely, sleep=move))
+    opened = open_rapl(tree.root)
     assert [c.device.key for c in opened.counters] == ["cpu0", "cpu1", "cpu2", "cpu3"]
     assert [c.device.details.get("mirror_of") for c in opened.counters] == [None, "cpu0", "cpu0", "cpu0"]
     assert opened.text.startswith("1 CPU package;") and "package-3 repeats package-0: counted once" in opened.text
+    walk = Walk(tree)
+    for _ in range(3):
+        walk.step(z0=100, z1=100, z2=100, z3=100)
+    assert total_j(walk) == pytest.approx(300, abs=0.2) and codes(walk) == []
 
 
 def test_mirrors_that_stood_still_are_found_by_and_by_and_count_once_from_the_start(
