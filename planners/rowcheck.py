@@ -10,6 +10,9 @@ from typing import Any
 from planners.checks import same
 from planners.schema import CORE_STAGES, STAGE_COLUMNS
 
+LARGEST_KWH = 1e12
+"""A year's electricity of a large country: no run takes as much."""
+
 
 @dataclass(frozen=True)
 class RowVerdict:
@@ -26,6 +29,8 @@ def check_energy_and_quality(energy_kwh: float | None, quality: float | None) ->
         return RowVerdict(False, "energy is unknown")
     if not math.isfinite(energy_kwh):
         return RowVerdict(False, "energy is not a finite number")
+    if energy_kwh > LARGEST_KWH:
+        return RowVerdict(False, f"energy is {energy_kwh:g} kWh, more than any run can take; is it in joules?")
     if energy_kwh <= 0:
         return RowVerdict(False, f"energy is {energy_kwh:g} kWh; a run needs more than 0")
     if quality is None:

@@ -115,3 +115,45 @@ def test_a_case_that_cannot_be_answered_leaves_the_others_answered(tmp_path: Pat
         "bare": {"p_within": None},
         "good": {"recommended": "SFT-7B"},
     }
+
+
+CASE = {"id": "a", "kind": "min_energy_for_quality", "input": {"target_q": 0.8}, "expected": {"recommended": "SFT-7B"}}
+
+
+def answered(tmp_path: Path, content: Any) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "cases.json"
+    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    script = ROOT / "tests" / "planner_cases.py"
+    return subprocess.run([sys.executable, script, file], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "cannot be read"),
+        ({"a": 1}, "is no list of cases"),
+        ([1], "case 0 is no object"),
+        ([{"id": "a", "input": {}, "expected": {}}], "case 'a' has no 'kind'"),
+        ([CASE | {"expected": None}], "case 'a' has no 'expected'"),
+        ([CASE, CASE], "case 'a' is there twice"),
+        ([CASE | {"kind": "fixture"}], "case 'a' has no 'candidates' by name"),
+    ],
+)
+def test_a_file_that_holds_no_cases_is_one_line(tmp_path: Path, content: Any, words: str) -> None:
+    done = answered(tmp_path, content)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_broken_parts_of_a_case_are_named_and_the_rest_is_answered(tmp_path: Path) -> None:
+    rates = {"SFT-1B": {"a": 1}}
+    cases = [
+        CASE | {"id": "text", "input": {"target_q": "much"}},
+        CASE | {"id": "rates", "kind": "lifecycle_choice", "input": {"serving_tokens": 1, "j_per_token": rates}},
+        CASE | {"id": "list", "kind": "hypervolume", "input": {"points": 5}, "expected": {"hypervolume": 1}},
+        CASE | {"id": "good", "tolerance": 0.001},
+    ]
+    done = answered(tmp_path, {"cases": cases})
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert all(f"{name}: " in done.stderr for name in ("text", "rates", "list")) and "good: " not in done.stderr
+    assert json.loads(done.stdout)["good"] == {"recommended": "SFT-7B"}

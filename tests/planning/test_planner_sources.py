@@ -72,6 +72,7 @@ def test_bad_rows_are_left_out_with_their_reason_and_line(tmp_path: Path) -> Non
         ("regime,total_kwh\n", "no usable row"),
         ("regime,total_kwh\nsft,nan\n", "no usable row: mine.csv:2: energy is not a finite number"),
         ("regime,total_kwh,preprocess_kwh\nsft,1,5\n", "more than the total"),
+        ("regime,total_kwh\nsft,1e308\n", "more than any run can take"),
         ("regime,total_kwh,basis\nsft,1,guess\n", "basis 'guess' is unknown"),
         ("regime,total_kwh,hyperparameters\nsft,1,{bad\n", "is no JSON object"),
         ('regime,total_kwh,hyperparameters\nsft,1,"{""a"": [1]}"\n', "is no JSON object"),
