@@ -24,6 +24,8 @@ SUSPICIOUS = 10
 """Moves after which agreement is said, where each package has a socket of its own: both count."""
 MIRROR_OF = "mirror_of"
 """In a device's details: key of the package that it was seen to repeat when the sensors were opened."""
+SKEW_J = 1.0
+"""Copies of one counter may be renewed a millisecond or two apart; a socket uses less than this meanwhile."""
 PATIENCE_S = 0.05
 """How long to look when the sensors are opened; a real counter moves every millisecond."""
 
@@ -106,6 +108,7 @@ class MirrorWatch:
             if same is False:
                 self._suspects.remove(suspect)
                 findings += [_distinct(suspect.counter.device)] if suspect.said else []
+                self._suspect(suspect.counter, joules, known=False)
             elif same and now is not None and now != suspect.last_j:
                 suspect.last_j, suspect.moves = now, suspect.moves + 1
                 findings += self._judge(suspect)
@@ -115,19 +118,24 @@ class MirrorWatch:
         if any(joules.get(c.device.key) is None for c in self._packages):
             return []
         self._suspects = []
-        originals: list[Counter] = []
-        findings: list[Finding] = []
+        findings = []
         for counter in self._packages:
-            now, known = joules[counter.device.key], MIRROR_OF in counter.device.details
-            same = (o for o in originals if agree(joules[o.device.key], now, o.read_j) is not False)
-            of = next(same, None)
-            if of is not None and now is not None:
-                self._suspects.append(_Suspect(counter, of, now, said=known, mirror=known))
-                continue
-            if known:
+            known = MIRROR_OF in counter.device.details
+            if not self._suspect(counter, joules, known) and known:
                 findings.append(_distinct(counter.device))
-            originals.append(counter)
         return findings
+
+    def _suspect(self, counter: Counter, joules: Mapping[str, float | None], known: bool) -> bool:
+        """Suspect a package to repeat the first of the earlier ones with which it agrees now; False if it does not."""
+        assert self._suspects is not None
+        now, mirrors = joules.get(counter.device.key), [s.counter for s in self._suspects]
+        for of in self._packages[: self._packages.index(counter)]:
+            if of in mirrors or now is None:
+                continue
+            if agree(joules.get(of.device.key), now, of.read_j) is not False:
+                self._suspects.append(_Suspect(counter, of, now, said=known, mirror=known))
+                return True
+        return False
 
     def _judge(self, suspect: _Suspect) -> list[Finding]:
         name, of = suspect.counter.device.name, suspect.of.device.name
@@ -144,14 +152,14 @@ class MirrorWatch:
 
 
 def agree(before: float | None, between: float | None, again: Callable[[], float | None]) -> bool | None:
-    """Whether a value lies between two readings of one counter; None where that cannot be told: a reading failed, or
-    the counter wrapped meanwhile."""
+    """Whether a value lies between two readings of one counter, give or take `SKEW_J`; None where that cannot be told:
+    a reading failed, or the counter wrapped meanwhile."""
     if before is None or between is None:
         return None
     after = again()
     if after is None or after < before:
         return None
-    return before <= between <= after
+    return before - SKEW_J <= between <= after + SKEW_J
 
 
 def _distinct(device: Device) -> Finding:

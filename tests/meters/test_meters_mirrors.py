@@ -187,8 +187,10 @@ def test_a_wrap_or_a_failed_read_between_two_looks_decides_nothing(tmp_path: Pat
     [
         (5.0, 5.0, 5.0, True),
         (5.0, 6.0, 7.0, True),
-        (5.0, 4.0, 7.0, False),
-        (5.0, 8.0, 7.0, False),
+        (5.0, 4.5, 5.0, True),
+        (5.0, 7.5, 7.0, True),
+        (5.0, 3.9, 7.0, False),
+        (5.0, 8.1, 7.0, False),
         (9.0, 9.5, 1.0, None),
         (9.0, 0.5, 1.0, None),
         (None, 5.0, 5.0, None),
