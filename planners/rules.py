@@ -105,8 +105,16 @@ def reuse_break_even(c: Context) -> Iterator[Reason]:
         interval = f"{entry.n_star_low or 0:.1f} to {high}"
         text = f"N = {n} is {side} N* = {entry.n_star:.2f} ({interval}) against {entry.baseline}"
     else:
-        text = f"reuse pays back against {entry.baseline}: {entry.n_verdict}"
+        text = _VERDICTS[entry.n_verdict].format(baseline=entry.baseline)
     yield Reason("reuse_break_even", text, values, "study")
+
+
+_VERDICTS = {
+    "never": "however often the teacher's output is reused, it never pays back against {baseline}",
+    "always": "the teacher's output costs nothing more: distilling needs less than {baseline} from the first student",
+    "indifferent": "the teacher's output costs nothing more, and the student trains with as much as {baseline}",
+}
+"""Verdicts of `planners.breakeven` that have no N*."""
 
 
 def small_students_amortise_slowest(c: Context) -> Iterator[Reason]:
@@ -114,13 +122,19 @@ def small_students_amortise_slowest(c: Context) -> Iterator[Reason]:
     if c.chosen["regime"] not in DISTILLED and c.request.n == 1:
         return
     by_id = {row["id"]: row for row in c.rows}
+
+    def size(entry: BreakEven) -> float:
+        return float(by_id[entry.id]["student_params_b"])
+
     for regime in DISTILLED:
         if c.chosen["regime"] in DISTILLED and c.chosen["regime"] != regime:
             continue
         known = [e for e in c.break_even if e.n_star and e.id in by_id and by_id[e.id]["regime"] == regime]
-        known.sort(key=lambda e: by_id[e.id]["student_params_b"])
-        if len(known) > 1 and (known[0].n_star or 0) > (known[-1].n_star or 0):
-            first, last = known[0], known[-1]
+        known.sort(key=lambda e: (size(e), e.n_star))
+        if not known or size(known[0]) == size(known[-1]):
+            continue
+        first, last = known[0], known[-1]
+        if (first.n_star or 0) > (last.n_star or 0):
             text = (
                 "small students pay the teacher back slowest: "
                 f"N* {first.n_star:.1f} for {first.id}, {last.n_star:.1f} for {last.id}"

@@ -155,7 +155,8 @@ def _grouped(entries: Sequence[tuple[str, str]]) -> Iterator[str]:
     for name, text in entries:
         alike.setdefault(text, []).append(name)
     for text, names in list(alike.items())[:MOST_TOLD]:
-        yield from _wrapped(f"  {', '.join(names):<10} {text}", " " * 13)
+        named = f"  {clean(', '.join(names), None):<10} "
+        yield from textwrap.wrap(named + clean(text, 600), WIDTH, subsequent_indent=" " * 13)
     if len(alike) > MOST_TOLD:
         yield f"  and {sum(len(names) for names in list(alike.values())[MOST_TOLD:])} more (--json lists them)"
 

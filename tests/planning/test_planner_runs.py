@@ -296,3 +296,26 @@ def test_a_probing_run_is_left_out_without_a_word(tmp_path: Path) -> None:
     assert load(["runs"]).notes == ()
     with pytest.raises(UsageProblem, match="--probes"):
         load([probe])
+
+
+def test_two_settings_of_one_size_say_nothing_of_sizes() -> None:
+    shape = {"student_params_b": 1.0, "preprocess_kwh": 0.1, "eval_kwh": 0.1, "basis": "measured", "source": "t.csv"}
+    rows = [shape | {"id": name, "regime": regime, "teacher_kwh": teacher, "student_kwh": student, "quality": quality,
+                     "total_kwh": 0.2 + teacher + student, "prompts": prompts}
+            for name, regime, teacher, student, quality, prompts in (
+                ("SFT", "sft", 0.0, 8.0, 0.5, None), ("Syn", "synthetic_sft", 2.0, 7.0, 0.6, 10.0),
+                ("Syn", "synthetic_sft", 4.0, 7.5, 0.7, 20.0))]  # fmt: skip
+    best = plan(PlanRequest(budget_kwh=50, reuse_n=4), Observations(make_table(rows))).recommendation
+    assert best is not None and best.id == "Syn-p20"
+    assert "small_students_amortise_slowest" not in {reason.rule for reason in best.reasons}
+
+
+def test_a_reuse_that_never_pays_is_said_in_words() -> None:
+    shape = {"student_params_b": 1.0, "preprocess_kwh": 0.1, "eval_kwh": 0.1, "basis": "measured", "source": "t.csv"}
+    rows = [shape | {"id": name, "regime": regime, "teacher_kwh": teacher, "student_kwh": 5.0, "quality": quality,
+                     "total_kwh": 5.2 + teacher}
+            for name, regime, teacher, quality in (("SFT", "sft", 0.0, 0.5), ("KD", "kd", 3.0, 0.6))]  # fmt: skip
+    best = plan(PlanRequest(budget_kwh=50), Observations(make_table(rows))).recommendation
+    assert best is not None
+    texts = [reason.text for reason in best.reasons if reason.rule == "reuse_break_even"]
+    assert texts == ["however often the teacher's output is reused, it never pays back against SFT"]
