@@ -121,6 +121,9 @@ def _mismatch(track: DeviceTrack, account: Account) -> float | None:
     nearest = min((account.power_j, account.average_j), key=lambda j: abs(j - counted) if j > 0 else math.inf)
     if nearest <= 0.0:
         return None
+    period_s = max(track.power.period_s, track.average.period_s)
+    if abs(nearest - counted) <= (account.peak_w or 0.0) * period_s:
+        return None  # one step of power between two samples may err by so much
     difference = nearest / counted - 1.0
     return difference if abs(difference) > MISMATCH else None
 
