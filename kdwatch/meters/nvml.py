@@ -16,6 +16,7 @@ from kdwatch.meters.base import Reading
 from kdwatch.meters.board_meter import BoardMeter
 from kdwatch.meters.burst import TickWatch, thin
 from kdwatch.meters.nvml_facts import Facts, facts
+from kdwatch.meters.nvml_late import LateSensor
 from kdwatch.meters.nvml_sensor import GpuSensor
 from kdwatch.meters.processes import exists, tree
 
@@ -45,6 +46,7 @@ class NvmlMeter(BoardMeter[GpuSensor, Reading | tuple[GpuSensor, Facts]]):
         """Roots of the process trees that belong to the run: whoever else computes on a GPU is foreign."""
         self._clock = clock
         self._sleep = sleep
+        self._late = [s for s in sensors if isinstance(s, LateSensor)]
         self._facts: dict[str, Facts] = {}
         self._foreign: dict[str, set[int]] = defaultdict(set)
         self._lock = threading.Lock()
@@ -62,7 +64,16 @@ class NvmlMeter(BoardMeter[GpuSensor, Reading | tuple[GpuSensor, Facts]]):
                 readings.append(result)
             else:
                 self._keep(*result)
+        if self._late:
+            self._renew()
         return readings
+
+    def _renew(self) -> None:
+        """Take over what boards that were silent at first have said of themselves."""
+        answered = [s for s in self._late if s.answered]
+        if answered:
+            self._late = [s for s in self._late if not s.answered]
+            self.devices = [s.device for s in self._sensors]
 
     def edge(self) -> Sequence[Reading]:
         """Read until every counter was seen to tick, 0.15 s at most; boards without a counter are read once, or as
@@ -83,14 +94,11 @@ class NvmlMeter(BoardMeter[GpuSensor, Reading | tuple[GpuSensor, Facts]]):
 
     def info(self) -> dict[str, dict[str, float | str | None]]:
         """Memory, utilisation, clocks, temperature, limits, throttling of each board as last known; looks for
-        foreign processes too, and renews `devices` where a late board has said what it is."""
+        foreign processes too."""
         with self._lock:
             for result in self._crew.run(lambda sensor: (sensor, facts(sensor))):
                 if not isinstance(result, Reading):
                     self._keep(*result)
-            devices = [s.device for s in self._sensors]
-            if any(new is not old for new, old in zip(devices, self.devices, strict=True)):
-                self.devices = devices
             return {key: found.values for key, found in self._facts.items()}
 
     def _keep(self, sensor: GpuSensor, found: Facts) -> None:

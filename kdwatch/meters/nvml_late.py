@@ -40,6 +40,11 @@ class LateSensor(GpuSensor):
         self.text = f"GPU {index} gives no answer yet: it is read from when it does"
         self.say("lost", self.text, clock())
 
+    @property
+    def answered(self) -> bool:
+        """Whether the board has said what it gives, or that it gives nothing."""
+        return self._answer is None
+
     def read(self) -> Reading:
         """One reading; nothing in it while the board is silent, or where it gives nothing."""
         if self._answer is not None:

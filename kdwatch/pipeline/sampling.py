@@ -123,6 +123,9 @@ class Sampler(threading.Thread):
     def _record(self, readings: Sequence[Reading]) -> None:
         try:
             self.recording.readings(self.meter.name, readings)
+            if self.meter.devices is not self._devices:
+                self._devices = self.meter.devices
+                self.recording.renew_devices(self._devices)
             for event in self.meter.drain_events():
                 t = self.recording.run_time(event.t)
                 self.recording.event("sensor", t=t, device=event.key, what=event.what, text=event.text)
@@ -138,9 +141,6 @@ class Sampler(threading.Thread):
             facts = self.meter.info()
             if facts:
                 self._info_row(facts)
-            if self.meter.devices is not self._devices:
-                self._devices = self.meter.devices
-                self.recording.renew_devices(self._devices)
         except Exception:
             log.exception("slow facts of %s", self.meter.name)
 

@@ -351,7 +351,6 @@ def test_a_board_that_is_slow_from_the_start_delays_no_other_and_joins(nvml_libr
                 if r.key == "g0": times.append(r.t)
                 if r.key == "g1" and r.counter_j is not None: joined = r.counter_j
             time.sleep(0.05)
-        meter.info()
         gaps = [b - a for a, b in zip(times, times[1:])]
         events = [(e.key, e.what) for e in meter.drain_events()]
         ids = [d.id for d in meter.devices]
