@@ -18,6 +18,7 @@ from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.text import clean
 from planners.predicted import hyperparameters_of
 from planners.result import PlanResult, Recommendation
+from planners.wording import energy
 
 _STUDY_STUDENTS = {
     1.0: "allenai/OLMo-2-0425-1B",
@@ -70,8 +71,9 @@ def recipe_text(result: PlanResult, models: Models | None = None) -> str:
     return "\n".join(head) + "\n" + yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=110)
 
 
-def missing_paths(recipe: Path) -> list[str]:
-    """Relative file names in a recipe's built-in stages that are not there from its folder; hub names are not files."""
+def missing_paths(recipe: Path) -> tuple[Path, list[str]]:
+    """Where the paths of a recipe start, and file names of its built-in stages that are not there; hub names are no
+    files."""
     found = yaml.safe_load(recipe.read_text(encoding="utf-8"))
     folder = recipe.absolute().parent / (found.get("workdir") or "")
     names = [
@@ -81,7 +83,7 @@ def missing_paths(recipe: Path) -> list[str]:
         if key in _PATHS and value and not str(value).startswith("hub:")
     ]
     local = [name for name in dict.fromkeys(names) if "/" not in name or name.startswith((".", "/"))]
-    return [name for name in local if not (folder / name).exists()]
+    return folder, [name for name in local if not (folder / name).exists()]
 
 
 def _name(candidate: str) -> str:
@@ -110,13 +112,13 @@ def _comment(result: PlanResult, best: Recommendation) -> list[str]:
     quality = "n/a" if p.quality is None else f"{p.quality:.3g}"
     lines = [
         f"Written by kdwatch plan: {best.id} ({best.basis}, from {best.source}).",
-        f"Predicted: {p.total_kwh:.4g} kWh ({p.total_kwh_low:.4g} to {p.total_kwh_high:.4g} at "
+        f"Predicted: {energy(p.total_kwh)} ({energy(p.total_kwh_low)} to {energy(p.total_kwh_high)} at "
         f"{result.interval_level:.0%}), quality {quality}, scope {best.scope or 'unknown'}.",
     ]
     if not best.run_dir:
         lines.append("The teacher's own scores are made once and reused; their energy is not in the prediction.")
     if result.reuse_n > 1:
-        lines.append(f"Planned at reuse N = {result.reuse_n}: {p.per_student_kwh:.4g} kWh per student; run it N times.")
+        lines.append(f"Planned at reuse N = {result.reuse_n}: {energy(p.per_student_kwh)} per student; run it N times.")
     return [clean(line, 300) for line in lines]
 
 

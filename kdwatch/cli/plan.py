@@ -123,9 +123,10 @@ def plan(first_sources: tuple[str, ...], more_sources: tuple[str, ...], predict:
 
         write_recipe(result, emit, Models(**models))
         click.echo(f"recipe written to {emit}; run it with: kdwatch run {emit}", err=True)
-        if absent := missing_paths(emit):
-            there = emit.absolute().parent
-            click.echo(f"not found from {there}: {', '.join(absent)}; put the recipe where they are", err=True)
+        folder, absent = missing_paths(emit)
+        if absent:
+            hint = "make them, or change the recipe's paths"
+            click.echo(f"not found from {folder}: {', '.join(absent)}; {hint}", err=True)
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=2, allow_nan=False))
         return

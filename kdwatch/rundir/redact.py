@@ -45,6 +45,8 @@ _NEXT_WORD_TOO = ("sshpass", "redis-cli")
 """Those of them that also take it as the next word."""
 _USER_AND_PASSWORD = re.compile(r"(?P<flag>-u|--user=|--proxy-user=)?(?P<user>[^\s:/-][^\s:/]*):\S+")
 _USER_FLAGS = ("-u", "--user", "--proxy-user")
+_NO_SECRETS = ("PWD",)
+"""Variables of every shell that are only named like a password: its directory."""
 _LEAST_SECRET = 8
 """Characters that a variable's value needs before it is looked for in other texts."""
 
@@ -119,7 +121,8 @@ def _mask_short_flags(words: Sequence[str]) -> list[str]:
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
     """Values of variables whose names say that they hold credentials, the longest first; short ones are left out."""
-    found = {v for name, v in environment.items() if is_secret_name(name) and len(v) >= _LEAST_SECRET}
+    secret = {name for name in environment if is_secret_name(name) and name not in _NO_SECRETS}
+    found = {environment[name] for name in secret if len(environment[name]) >= _LEAST_SECRET}
     return sorted(found, key=len, reverse=True)
 
 

@@ -95,12 +95,12 @@ class Planner:
         self._observations = None
 
     def write(self, values: Mapping[str, str], path: Path) -> list[str]:
-        """Write the recipe of the plan; returns the inputs that are not beside it. Raises UsageProblem."""
+        """Write the recipe of the plan; returns the inputs that are not there. Raises UsageProblem."""
         import planners
         from planners.emit import missing_paths, write_recipe
 
         write_recipe(planners.plan(request_of(values), self._read()), path)
-        return missing_paths(path)
+        return missing_paths(path)[1]
 
     def _read(self) -> Any:
         import planners

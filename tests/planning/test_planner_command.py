@@ -200,7 +200,9 @@ def test_names_of_files_that_are_not_beside_the_recipe_are_told(tmp_path: Path) 
         "- {name: b, uses: student.train, with: {student: m}}\n"
     )
     (tmp_path / "m").mkdir()
-    assert missing_paths(recipe) == ["rows.jsonl"]
+    assert missing_paths(recipe) == (tmp_path, ["rows.jsonl"])
+    recipe.write_text(f"workdir: {tmp_path / 'm'}\n{recipe.read_text()}")
+    assert missing_paths(recipe) == (tmp_path / "m", ["rows.jsonl", "m"])
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,10 @@ def test_the_values_of_secret_variables_are_found_in_other_texts() -> None:
     }  # fmt: skip
 
 
+def test_the_directory_of_the_shell_is_no_secret() -> None:
+    assert secret_values({"PWD": "/home/me/project", "DB_PWD": "s3cr3t-p4ss"}) == ["s3cr3t-p4ss"]
+
+
 def test_urls_lose_their_password_only() -> None:
     assert mask_url("https://me:pw@example.org/r.git") == f"https://{MASK}@example.org/r.git"
     assert mask_url("git@example.org:me/r.git") == "git@example.org:me/r.git"

@@ -207,7 +207,7 @@ class PlanScreen(ListingScreen):
             self.kd.tell(str(problem), "error")
             return
         self._recipe = path
-        lacks = f"; not beside it: {', '.join(absent)}" if absent else ""
+        lacks = f"; not found: {', '.join(absent)}" if absent else ""
         self.kd.tell(f"written: {path}{lacks}", "warning" if absent else "information")
 
     def do_start_recipe(self) -> None:
