@@ -1,7 +1,7 @@
-"""What a user would otherwise write: `python bench_plain_loops.py sft|kd|generate|trl-sft|trl-kd FOLDER STEPS NEW`.
+"""What a user would otherwise write: `python bench_plain_loops.py WHAT FOLDER STEPS NEW`.
 
-Plain transformers loops, or TRL's trainers, on the same models and rows, padded as usual, reporting tokens so that
-kdwatch can give J/token. STEPS are updates, NEW is the longest answer.
+WHAT is sft, kd, generate, cache, trl-sft or trl-kd: plain transformers loops, or TRL's trainers, on the same models and
+rows, padded as usual, reporting tokens so that kdwatch can give J/token. STEPS are updates, NEW is the longest answer.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
 from kdwatch import progress
 from kdwatch.stages.data.tokenizer import TextTokenizer
 
-BATCH = 8
+BATCH, PROMPTS = 8, 96
 
 
 def rows(folder: Path) -> list[tuple[list[int], list[int]]]:
@@ -68,7 +69,7 @@ def train(folder: Path, steps: int, teacher: Any) -> None:
 
 def generate(folder: Path, new: int) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder / "teacher", dtype=torch.float32)
-    data, made = rows(folder), 0
+    data, made = rows(folder)[:PROMPTS], 0
     progress.phase("work")
     for begin in range(0, len(data), BATCH):
         prompts = [p for p, _ in data[begin : begin + BATCH]]
@@ -88,6 +89,23 @@ def generate(folder: Path, new: int) -> None:
         answers = out[:, width:]
         made += int(((answers != 0) & (answers != 2)).sum()) + int((answers == 2).any(1).sum())
         progress.progress(tokens=made)
+
+
+def cache(folder: Path) -> None:
+    """Top-100 log-probabilities of every answer token at one temperature, as arrays of half precision."""
+    model = AutoModelForCausalLM.from_pretrained(folder / "teacher", dtype=torch.float32).eval()
+    data, seen, kept = rows(folder), 0, []
+    progress.phase("work")
+    for begin in range(0, len(data), BATCH):
+        ids, mask, labels = padded(data[begin : begin + BATCH])
+        with torch.no_grad():
+            logits = model(input_ids=ids, attention_mask=mask).logits
+        top = torch.topk(torch.log_softmax(logits[:, :-1][labels[:, 1:] != -100], -1), 100)
+        kept.append((top.values.half().numpy(), top.indices.int().numpy()))
+        seen += int(mask.sum())
+        progress.progress(tokens=seen)
+    values, places = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    np.savez(folder / "plain-cache.npz", values=values, ids=places)
 
 
 def train_with_trl(folder: Path, steps: int, teacher: Any) -> None:
@@ -150,6 +168,8 @@ def main() -> None:
         teacher = AutoModelForCausalLM.from_pretrained(folder / "teacher", dtype=torch.float32).eval()
     if what == "generate":
         generate(folder, new)
+    elif what == "cache":
+        cache(folder)
     elif what.startswith("trl-"):
         train_with_trl(folder, steps, teacher)
     else:

@@ -24,7 +24,7 @@ LIMIT_S = 1500
 
 
 def build(folder: Path) -> None:
-    """Two Llamas with a vocabulary of 8003 words and padding to 8064, and 96 rows of 24 to 47 words twice. The
+    """Two Llamas with a vocabulary of 8003 words and padding to 8064, and 576 rows of 24 to 47 words twice. The
     teacher's weights are large, so that its distribution is peaked as a trained model's is."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -60,7 +60,7 @@ def build(folder: Path) -> None:
         return " ".join(f"w{i}" for i in rng.integers(0, WORDS, count))
 
     rows = [
-        {"prompt": words(int(rng.integers(24, 48))), "response": words(int(rng.integers(24, 48)))} for _ in range(96)
+        {"prompt": words(int(rng.integers(24, 48))), "response": words(int(rng.integers(24, 48)))} for _ in range(576)
     ]
     (folder / "train.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
 
@@ -72,42 +72,33 @@ RECIPE = """
 name: bench-stages
 stages:
   - {name: data, uses: preprocess, with: {data: train.jsonl, tokenizer: student, chat_template: none}}
-  - name: cache
-    uses: teacher.cache_logits
-    with: {teacher: teacher, top_k: 100, temperatures: [1, 2, 4], device: cpu, threads: 1}
-    inputs: {data: data}
 """
-OURS = """
-  - name: generate-ROUND
-    uses: teacher.generate
-    reuse: false
-    with: {teacher: teacher, max_new_tokens: NEW, keep_truncated: true, batch_rows: 8, device: cpu, threads: 1}
-    inputs: {data: data}
-  - name: sft-ROUND
-    uses: student.train
-    with: {student: student, max_steps: STEPS, batch_rows: 8, learning_rate: 1.0e-4, device: cpu, threads: 1}
-    inputs: {data: data}
-  - name: kd-ROUND
-    uses: student.train
-    with: {student: student, objective: kd, max_steps: STEPS, batch_rows: 8, learning_rate: 1.0e-4, device: cpu,
-           threads: 1}
-    inputs: {data: data, logits: cache}
-"""
-PEERS = {"generate": "teacher", "sft": "student", "kd": "student"}
+TRAIN = "student: student, max_steps: STEPS, batch_rows: 8, learning_rate: 1.0e-4, device: cpu, threads: 1"
+OURS = {
+    "cache": "uses: teacher.cache_logits, reuse: false, inputs: {data: data}, with: {teacher: teacher, top_k: 100, "
+    "temperatures: [1, 2, 4], batch_tokens: 1024, device: cpu, threads: 1}",
+    "generate": "uses: teacher.generate, reuse: false, inputs: {data: data}, with: {teacher: teacher, prompts: 96, "
+    "max_new_tokens: NEW, keep_truncated: true, batch_rows: 8, device: cpu, threads: 1}",
+    "sft": f"uses: student.train, inputs: {{data: data}}, with: {{{TRAIN}}}",
+    "kd": f"uses: student.train, inputs: {{data: data, logits: cache-ROUND}}, with: {{objective: kd, {TRAIN}}}",
+}
+"""What is compared, as our stages."""
+KINDS = {"cache": "teacher", "generate": "teacher", "sft": "student", "kd": "student"}
+TRL = ("sft", "kd")
 ROUNDS = 2
-"""Ours and theirs take turns, so that what else the machine does hits both."""
 
 
 def recipe(python: str, trl: bool) -> str:
-    """All stages of one run."""
-    text = RECIPE
+    """All stages of one run; ours and theirs stand side by side, so that what else the machine does hits both."""
+    lines = [RECIPE.rstrip()]
     for turn in range(1, ROUNDS + 1):
-        text += OURS.replace("ROUND", str(turn))
-        for what, kind in (PEERS | ({"trl-sft": "student", "trl-kd": "student"} if trl else {})).items():
-            name = what if what.startswith("trl") else f"plain-{what}"
-            words = f"[{python}, {PLAIN}, {what}, ., '{STEPS}', '{NEW}']"
-            text += f"  - {{name: {name}-{turn}, kind: {kind}, run: {words}}}\n"
-    return text.replace("STEPS", str(STEPS)).replace("NEW", str(NEW))
+        for what, stage in OURS.items():
+            lines.append(f"  - {{name: {what}-{turn}, {stage.replace('ROUND', str(turn))}}}")
+            peers = {f"plain-{what}": what} | ({f"trl-{what}": f"trl-{what}"} if trl and what in TRL else {})
+            for name, argument in peers.items():
+                words = f"[{python}, {PLAIN}, {argument}, ., '{STEPS}', '{NEW}']"
+                lines.append(f"  - {{name: {name}-{turn}, kind: {KINDS[what]}, run: {words}}}")
+    return "\n".join(lines).replace("STEPS", str(STEPS)).replace("NEW", str(NEW)) + "\n"
 
 
 @dataclass
@@ -119,6 +110,7 @@ class Cost:
     work_j: float = 0
     whole_j: float = 0
     startup_s: float = 0
+    """From the start of the process to the first work, imports and loading included."""
 
     @property
     def rate(self) -> float:
@@ -133,10 +125,13 @@ def costs_of(run: Path) -> dict[str, Cost]:
     from kdwatch.ledger.totals import build_totals
     from kdwatch.rundir.reader import RunReader
 
+    began: dict[str, float] = {}
     edges: dict[str, list[float]] = {}
     for event in sorted(RunReader(run).iter_events(), key=lambda e: e["t"]):
         name = event.get("stage")
-        if event["type"] == "phase" and (event["name"] == "work" or len(edges.get(name, ())) == 1):
+        if event["type"] == "stage_started":
+            began[name] = event["t"]
+        elif event["type"] == "phase" and (event["name"] == "work" or len(edges.get(name, ())) == 1):
             edges.setdefault(name, []).append(event["t"])
     found: dict[str, Cost] = defaultdict(Cost)
     for stage in build_report(run)["stages"]:
@@ -152,7 +147,7 @@ def costs_of(run: Path) -> dict[str, Cost]:
         cost.work_s += stage["phases_s"]["work"]
         cost.work_j += (joules[1] if len(joules) > 1 else whole) - joules[0]
         cost.whole_j += whole
-        cost.startup_s += sum(seconds for phase, seconds in stage["phases_s"].items() if phase in ("import", "load"))
+        cost.startup_s += edges[stage["name"]][0] - began[stage["name"]]
     return found
 
 
@@ -185,7 +180,7 @@ def test_tokens_and_joules_beside_plain_loops(tmp_path: Path, own_home: Path) ->
     manifest = json.loads(next((own_home / "artifacts" / "logits").glob("*/manifest.json")).read_text())
     size = sum(p.stat().st_size for p in next((own_home / "artifacts" / "logits").iterdir()).glob("*"))
     print(f"logit cache: {size / manifest['positions']:.0f} bytes a response token, all files")
-    for ours in PEERS:
+    for ours in OURS:
         for theirs in (f"plain-{ours}", f"trl-{ours}"):
             if theirs in costs:
                 assert costs[ours].rate > 0.95 * costs[theirs].rate, (ours, theirs)
@@ -212,7 +207,7 @@ def test_kd_step_costs_at_most_1_3_sft_steps(tmp_path: Path) -> None:
     student, teacher = str(tmp_path / "student"), str(tmp_path / "teacher")
     data_path, cache_path = tmp_path / "data", tmp_path / "cache"
     preprocess.work(
-        PreprocessSettings(data=str(tmp_path / "train.jsonl"), tokenizer=student), Stage("p", {}, data_path)
+        PreprocessSettings(data=str(tmp_path / "train.jsonl"), tokenizer=student, limit=96), Stage("p", {}, data_path)
     )
     wanted = CacheSettings(teacher=teacher, temperatures=[1, 2], device="cpu", threads=1)
     cache_logits.work(wanted, Stage("c", {"data": data_path}, cache_path))

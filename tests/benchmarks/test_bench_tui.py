@@ -142,6 +142,7 @@ def test_first_frame(tmp_path: Path) -> None:
     wall, cpu = min(f[0] for f in found), min(f[1] for f in found)
     print(f"\nfirst frame {wall:.2f} s ({cpu:.2f} s CPU), importing textual alone {bare:.2f} s CPU")
     assert cpu <= 2.0 * bare + 0.1
+    assert cpu <= 0.8
 
 
 def _child_cpu(code: str) -> float:
@@ -176,6 +177,7 @@ def test_redraw_of_ten_thousand_points() -> None:
     mine, yardstick = best_cpu(ours, 20), best_cpu(theirs)
     print(f"\nredraw of 10,000 points {mine * 1e3:.2f} ms CPU; plotext with 1,000 {yardstick * 1e3:.1f} ms")
     assert mine <= 0.5 * yardstick
+    assert mine <= 0.005
 
 
 def test_three_days_of_eight_gpus_open(tmp_path: Path) -> None:
@@ -192,3 +194,4 @@ def test_three_days_of_eight_gpus_open(tmp_path: Path) -> None:
     opened, parse = best_cpu(lambda: RunFeed(run).frame(), 3), best_cpu(yardstick, 3)
     print(f"\nthree days of 8 GPUs at 10 Hz open in {opened:.2f} s CPU; its rollups parse in {parse:.2f} s")
     assert opened <= 12 * parse
+    assert opened <= 1.0
