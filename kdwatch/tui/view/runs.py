@@ -12,9 +12,9 @@ NAME_MIN = 16
 """Least cells for a run's name."""
 
 WAYS: tuple[Line, ...] = (
-    (("  kdwatch demo", "accent"), ("                    three real pipelines on this machine, in minutes", "")),
-    (("  kdwatch run recipe.yaml", "accent"), ("         your own pipeline", "")),
-    (("  kdwatch exec -- COMMAND", "accent"), ("         measure any command", "")),
+    (("  kdwatch demo", "accent"), ("             three real pipelines on this machine, in minutes", "")),
+    (("  kdwatch run recipe.yaml", "accent"), ("  your own pipeline", "")),
+    (("  kdwatch exec -- COMMAND", "accent"), ("  measure any command", "")),
     (),
 )
 """How to come to a run."""

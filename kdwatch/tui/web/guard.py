@@ -2,7 +2,7 @@
 
 Every request must carry one of our own Host names (against DNS rebinding), every request with an Origin one of our own
 (against other sites in the same browser), and everything but the static files the token. The page gives the token on to
-its socket; a cookie, sent to this server only, serves reloads.
+its socket. There is no cookie: a browser would send it to every port of this machine, also to another user's.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ import hmac
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-
-COOKIE = "kdwatch_token"
-"""Name of the cookie that keeps the token."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Host names of this machine's own."""
@@ -58,7 +55,7 @@ class Guard:
         return None
 
     def _has_token(self, request: web.Request) -> bool:
-        given = request.match_info.get("token") or request.query.get("token") or request.cookies.get(COOKIE) or ""
+        given = request.match_info.get("token") or request.query.get("token") or ""
         return hmac.compare_digest(given.encode(), self._token.encode())
 
     @web.middleware
@@ -70,6 +67,4 @@ class Guard:
         response = await handler(request)
         if not response.prepared:
             response.headers.update(headers(self.port))
-            if request.path == "/":
-                response.set_cookie(COOKIE, self._token, httponly=True, samesite="Strict", path="/")
         return response
