@@ -55,15 +55,19 @@ def _limit_flips(table: pl.DataFrame, request: PlanRequest, chosen: Row, name: s
         return []
     need = (pl.col(USED[name]) * pl.col("upper_factor")).alias("_need")
     free = kept_without(table, request, {name}).with_columns(need)
-    needed = free.filter(pl.col("feasible") & pl.col("_need").is_not_null())["_need"].unique().sort().to_list()
-    now = limit_values(request)[name]
+    kept = free.filter(pl.col("feasible") & pl.col("_need").is_not_null())
+    now = limit_values(request)[name] * (1 + SLACK)
+    more, less = kept.filter(pl.col("_need") > now), kept.filter(pl.col("_need") <= now)
+    if not request.quality_tolerance:  # only a better one changes the choice, and only without the choice a lesser one
+        more = more.filter(pl.col("quality") > chosen["quality"])
+        less = less.filter(pl.col("_need") <= chosen[USED[name]] * chosen["upper_factor"])
     found = []
-    for value in [v for v in needed if v > now * (1 + SLACK)][:TRIED]:
+    for value in more["_need"].unique().sort().head(TRIED):
         row = _keeping(free, pl.col("_need") <= value * (1 + SLACK), request)
         if row is not None and row["id"] != chosen["id"]:
             found.append(_flip(name, value, request, row, "of"))
             break
-    for value in [v for v in reversed(needed) if v <= now * (1 + SLACK)][:TRIED]:
+    for value in less["_need"].unique().sort(descending=True).head(TRIED):
         row = _keeping(free, pl.col("_need") < value * (1 - SLACK), request)
         if row is not None and row["id"] != chosen["id"]:
             found.append(_flip(name, value, request, row, "below"))
