@@ -19,8 +19,8 @@ from kdwatch.ledger.types import Totals
 from kdwatch.ledger.warnings import Warnings
 from kdwatch.rundir.shape import mapping, shaped
 
-STATE = 1
-"""Number of the state's format; a state of another number is not continued."""
+STATE = 2
+"""Number of the state's format and of the rules that made it; a state of another number is not continued."""
 
 
 class Ledger:

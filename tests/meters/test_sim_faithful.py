@@ -14,8 +14,8 @@ import pytest
 import sim_traces
 from sim_nvml import NEVER, FakeBoard, FakeNvml
 
-needs_nvitop = pytest.mark.skipif(find_spec("nvitop") is None, reason="nvitop is not installed (extra: bench)")
-needs_zeus = pytest.mark.skipif(find_spec("zeus") is None, reason="zeus is not installed (extra: bench)")
+needs_nvitop = pytest.mark.skipif(find_spec("nvitop") is None, reason="nvitop is not installed (extra: test)")
+needs_zeus = pytest.mark.skipif(find_spec("zeus") is None, reason="zeus is not installed (extra: test)")
 
 
 def run(fake: FakeNvml, *command: str) -> str:

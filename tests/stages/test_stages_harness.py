@@ -94,7 +94,10 @@ def tasks(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("template", [False, True])
+@pytest.mark.parametrize(
+    "template",
+    [pytest.param(False, marks=pytest.mark.slow), True],  # the harness takes 10 s of CPU time for each
+)
 def test_tasks_of_our_own_are_scored_with_limit_template_and_tokens(
     tmp_path: Path, models: dict[str, Path], tasks: Path, template: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +126,7 @@ def test_tasks_of_our_own_are_scored_with_limit_template_and_tokens(
     assert least < record["tokens"] < 4 * least + 100
 
 
+@pytest.mark.slow  # 20 s of CPU time in the harness
 def test_a_task_whose_data_is_missing_and_an_unknown_task_are_one_line(models: dict[str, Path], tasks: Path) -> None:
     (tasks / "rows.jsonl").unlink()
     for task, said in (("kdwatch_generate", "cannot be run"), ("kdwatch_nothing", "no task kdwatch_nothing")):
