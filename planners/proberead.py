@@ -135,13 +135,14 @@ class ProbeReader:
         times = self._windows[stage]
         return times[0], times[-1] if len(times) > 1 else None
 
-    def points(self, part: Part) -> tuple[tuple[float, float], ...]:
-        """(tokens, J) since the work began, both cumulative."""
+    def points(self, part: Part, prompts: bool) -> tuple[tuple[float, float], ...]:
+        """(tokens, J) since the work began, both cumulative; with `prompts` (prompts, J)."""
         begin = part.at("work")
         found = [(0.0, 0.0)]
-        for t, tokens, _ in part.work_counts:
-            if tokens > found[-1][0]:
-                found.append((tokens, self.used(part.stage, begin, t)))
+        for t, tokens, steps in part.work_counts:
+            done = steps if prompts else tokens
+            if done > found[-1][0]:
+                found.append((done, self.used(part.stage, begin, t)))
         return tuple(found)
 
 
@@ -221,7 +222,7 @@ def _probe(found: ProbeReader, stage: str, spec: Mapping[str, Any]) -> Probe | N
     kind = KINDS.get(uses)
     if part is None or kind is None or not part.over or spec.get("measured") is False:
         return None
-    points = found.points(part)
+    points = found.points(part, kind == "evaluate")
     if len(points) < 2:
         return None
     settings = spec.get("with")
@@ -229,7 +230,7 @@ def _probe(found: ProbeReader, stage: str, spec: Mapping[str, Any]) -> Probe | N
     used = found.used(stage, part.at("begin"), part.at("end"))
     tail = found.used(stage, part.work_counts[-1][0], part.work_end)
     saved = found.used(stage, part.work_end, part.at("end")) if kind in ("preprocess", "generate") else 0.0
-    startup = used - points[-1][1] - tail - saved + _slow_start(kind, points)
+    startup = used - points[-1][1] - tail - saved + _slow_start(points)
     batch, length = _shape(kind, settings)
     role = "student" if uses in ("student.train", "evaluate") else "teacher"
     return Probe(
@@ -240,7 +241,7 @@ def _probe(found: ProbeReader, stage: str, spec: Mapping[str, Any]) -> Probe | N
         params_b=reported_params_b(part.models, role),
         batch=batch,
         length=length,
-        samples=part.work_counts[-1][2] or None if kind in ("generate", "evaluate") else None,
+        samples=part.work_counts[-1][2] or None if kind == "generate" else None,
         tail_j=tail + saved * points[-1][0] / (part.written or points[-1][0]),
         made=part.made,
         uses=uses,
@@ -248,9 +249,9 @@ def _probe(found: ProbeReader, stage: str, spec: Mapping[str, Any]) -> Probe | N
     )
 
 
-def _slow_start(kind: Kind, points: Sequence[tuple[float, float]]) -> float:
-    """What the first tokens took more than those after them, J; of an evaluation, whose prompts become shorter, 0."""
-    rate = rate_of(points) if kind != "evaluate" else None
+def _slow_start(points: Sequence[tuple[float, float]]) -> float:
+    """What the first tokens took more than those after them, J."""
+    rate = rate_of(points)
     return max(0.0, points[-1][1] - rate.j_per_token * points[-1][0]) if rate else 0.0
 
 

@@ -44,7 +44,8 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Probe:
-    """One watched stage. `points`: (tokens, J) since the work began, both cumulative, oldest first."""
+    """One watched stage. `points`: (tokens, J) since the work began, both cumulative, oldest first; of an evaluation
+    (prompts, J)."""
 
     kind: Kind
     points: tuple[tuple[float, float], ...]
@@ -56,7 +57,7 @@ class Probe:
     length: float | None = None
     """Tokens generated per sample at most."""
     samples: float | None = None
-    """Answers generated, or prompts of an evaluation; None: unknown."""
+    """Answers generated; None: unknown."""
     tail_j: float = 0.0
     """Energy of the work after the last count (a shard that was written), J; it grows with the tokens."""
     made: Made | None = None
@@ -175,15 +176,16 @@ def predict_preprocess(probes: Sequence[Probe], tokens: float) -> Prediction:
 def predict_evaluation(probes: Sequence[Probe], rows: float) -> Prediction:
     """Energy in J of asking `rows` prompts, from the probe of the same evaluation. Raises Declined.
 
-    Prompts are asked longest first, so its rate is one number: all of its work over all of its prompts. It is trusted
-    less the fewer batches there were and the farther it is carried.
+    Its rate is that of prompts, which are asked longest first, and is trusted less the fewer reports there were and
+    the farther it is carried.
     """
-    mine = [p for p in probes if p.kind == "evaluate" and p.samples]
+    mine = [p for p in probes if p.kind == "evaluate" and len(p.points) > 1]
     if not mine:
         raise Declined("this evaluation was not probed")
     probe = mine[0]
-    asked = probe.samples or 1.0
-    rate = (probe.points[-1][1] + probe.tail_j) / asked
+    asked, joules = probe.points[-1]
+    found = rate_of(probe.points)
+    rate = (found.j_per_token if found else joules / asked) + probe.tail_j / asked
     few = 1.0 / math.sqrt(len(probe.points) - 1)
     sd = rate * EVALUATION_SD * few * min(4.0, max(1.0, rows / asked) ** 0.25)
     return _whole(Prediction(rate, sd, sd, math.inf, "extrapolated"), rows, [probe.startup_j])

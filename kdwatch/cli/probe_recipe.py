@@ -18,7 +18,7 @@ MANY_STEPS = 100_000
 """Updates that a student's probe may take; it stops itself long before."""
 BATCHES = 6
 """Batches that a generation probe answers."""
-TEST_BATCHES = 2
+TEST_BATCHES = 6
 """Batches of each benchmark that an evaluation's probe asks."""
 Part = dict[str, Any]
 

@@ -30,7 +30,7 @@ class Length:
     epochs: float
 
 
-SHORT, LONG = Length(6000, 200, 5.3), Length(240_000, 12_000, 2)
+SHORT, LONG = Length(6000, 200, 5.3), Length(240_000, 12_000, 4)
 
 
 def write_demo(folder: Path, student: str, length: Length = SHORT) -> list[Path]:

@@ -102,7 +102,7 @@ def test_nothing_probed_is_declined() -> None:
 
 
 def test_an_evaluation_carried_farther_is_trusted_less() -> None:
-    probe = Probe("evaluate", ((0.0, 0.0), (5000.0, 110.0), (9000.0, 200.0)), 50.0, 250.0, samples=1000.0)
+    probe = Probe("evaluate", tuple((250.0 * n, 50.0 * n) for n in range(5)), 50.0, 250.0)
     near, far = (predict_evaluation([probe], prompts) for prompts in (2000.0, 40_000.0))
     assert near.mean == pytest.approx(50 + 2000 * 0.2) and far.mean == pytest.approx(50 + 40_000 * 0.2)
     assert far.run_sd / far.mean > 1.5 * near.run_sd / near.mean
