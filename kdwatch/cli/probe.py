@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from planners.probes import Probe
 
 POLL_S = 0.3
+SAYS = "kdwatch stage: "
+"""How a built-in stage begins its last line."""
 LEVEL = 0.9
 ROWS = 512
 BATCHES = 8
@@ -69,10 +71,11 @@ def probe(
     found |= {"run_id": run.name, "probes_j": reader.total_j}
     if as_json:
         click.echo(json.dumps(found, indent=2, allow_nan=False))
-    else:
+    elif found["total_j"] is not None:
         for line in prediction_lines(found):
             click.echo(line)
     if reader.exit_code:
+        common.note(f"the probes ended before their time: {_last_words(run, reader.stages)}")
         raise SystemExit(reader.exit_code)
 
 
@@ -101,6 +104,21 @@ def _watch(run: Path) -> ProbeReader:
     reader.poll()
     reader.finish()
     return reader
+
+
+def _last_words(run: Path, stages: Sequence[str]) -> str:
+    """What the stage that failed said last."""
+    from kdwatch.rundir.text import clean
+
+    for stage in reversed(stages):
+        try:
+            lines = (run / "logs" / f"{stage}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        said = [line.removeprefix(SAYS) for line in lines if line.startswith(SAYS)]
+        if said:
+            return clean(said[-1], 300)
+    return f"see kdwatch report {run.name}"
 
 
 def _rate_text(reader: ProbeReader, key: tuple[str, str]) -> str | None:

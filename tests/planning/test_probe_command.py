@@ -245,3 +245,12 @@ def test_predictions_name_what_is_unknown_and_sum_what_is_known(tmp_path: Path) 
     assert predictions(recipe(tmp_path, text), [other])["total_j"] is None, "another batch is another rate"
     lines = prediction_lines(found)
     assert lines[0].startswith("stage") and any("n/a" in line for line in lines)
+
+
+def test_a_probe_that_fails_says_why(tmp_path: Path) -> None:
+    text = KD.split("  - {name: cache")[0] + "  - {name: scores, uses: teacher.evaluate, with: {teacher: t, " \
+        "exact_match: test.jsonl}}\n"  # fmt: skip
+    (tmp_path / "recipe.yaml").write_text(text)
+    done = CliRunner().invoke(cli, ["probe", str(tmp_path / "recipe.yaml")])
+    assert done.exit_code == 1 and done.stdout == ""
+    assert "the probes ended before their time: data-all: model: m is no directory" in done.stderr
