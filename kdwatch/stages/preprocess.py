@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,8 @@ from kdwatch.stages.settings import PreprocessSettings
 if TYPE_CHECKING:
     from kdwatch.stages.data.chat import Encoded
 
-
-LOOK_EVERY = 100
-"""Rows between two looks at the clock."""
+CHUNK_ROWS = 256
+"""Rows that are encoded together, and between two looks at the clock."""
 
 
 def work(settings: PreprocessSettings, stage: Stage) -> None:
@@ -37,23 +37,24 @@ def work(settings: PreprocessSettings, stage: Stage) -> None:
     keys = rows.Keys(settings.prompt_key, settings.response_key, settings.messages_key, settings.task_key)
     encoded: list[chat.Encoded] = []
     source = rows.read_rows(settings.data, keys, split=settings.split, revision=settings.revision)
-    count, reported = 0, time.monotonic()
-    for number, row in enumerate(source):
+    count, number, reported = 0, 0, time.monotonic()
+    while chunk := list(islice(source, CHUNK_ROWS)):
         if stage.enough:
             break
-        if number % LOOK_EVERY == 0 and time.monotonic() >= reported + stage.report_s:
+        number += len(chunk)
+        if time.monotonic() >= reported + stage.report_s:
             stage.check_stop()
             progress.progress(step=number, tokens=count)
             reported = time.monotonic()
-        if row is None:
-            left_out["no text"] += 1
-            continue
-        entry = chat.encode_row(row, text, use_template=settings.chat_template == "auto")
-        if (fitted := fit(entry, settings)) is None:
-            left_out["too long"] += 1
-        else:
-            encoded.append(fitted)
-            count += len(fitted.ids)
+        usable = [row for row in chunk if row is not None]
+        left_out["no text"] += len(chunk) - len(usable)
+        for entry in chat.encode_rows(usable, text, use_template=settings.chat_template == "auto"):
+            if (fitted := fit(entry, settings)) is None:
+                left_out["too long"] += 1
+            else:
+                encoded.append(fitted)
+                count += len(fitted.ids)
+    left_out += Counter()  # without the reasons that did not come up
     if not encoded:
         raise StageProblem(
             f"data: {settings.data} has no usable row ({dict(left_out) or 'it is empty'}): "
@@ -84,7 +85,7 @@ def fit(entry: Encoded, settings: PreprocessSettings) -> Encoded | None:
     if settings.too_long == "drop":
         return None
     cut = replace(entry, ids=entry.ids[: settings.max_length], targets=entry.targets[: settings.max_length])
-    return cut if any(cut.targets) else None
+    return cut if True in cut.targets else None
 
 
 if __name__ == "__main__":

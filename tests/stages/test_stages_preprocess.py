@@ -12,6 +12,8 @@ import pytest
 from stages_help import in_process, jsonl, preprocessed, task_rows, tiny_model
 
 from kdwatch.stages import preprocess
+from kdwatch.stages.data.chat import encode_rows, pieces_of
+from kdwatch.stages.data.rows import Row
 from kdwatch.stages.data.tokenizer import TextTokenizer
 from kdwatch.stages.data.tokens import read_tokens
 from kdwatch.stages.problem import StageProblem
@@ -60,6 +62,22 @@ def test_prompt_and_response_without_template(tmp_path: Path, models: dict[str, 
     out = preprocessed(tmp_path / "d", models["student"], [{"prompt": "rev abc=", "response": "cba", "task": "rev"}])
     assert texts(out, models["student"]) == ("<bos>rev abc=cba<eos>", "cba|")
     assert json.loads((out / "tasks.json").read_text())["tasks"] == ["rev"]
+
+
+@pytest.mark.parametrize("template", [False, True])
+def test_rows_encoded_together_are_those_encoded_alone(chatty: Path, models: dict[str, Path], template: bool) -> None:
+    text = TextTokenizer.load(str(chatty if template else models["student"]))
+    turns = [(("user", r["prompt"]), ("assistant", r["response"])) for r in task_rows(40)]
+    rows = [Row(t, task=str(n)) for n, t in enumerate(turns)] + [Row((*turns[0], *turns[1]))] * template
+    together = encode_rows(rows, text, use_template=True)
+    assert [e.task for e in together] == [row.task for row in rows]
+    for row, entry in zip(rows, together, strict=True):
+        alone = encode_rows([row], text, use_template=True)[0]
+        np.testing.assert_array_equal(entry.ids, alone.ids)
+        np.testing.assert_array_equal(entry.targets, alone.targets)
+        pieces = pieces_of(row, text, use_template=True)
+        ids = [i for piece in pieces for i in text.encode(piece.text, special=piece.special)]
+        assert entry.ids.tolist() in (ids, [*ids, text.eos_id])
 
 
 def test_chat_without_template_and_template_that_rewrites_are_refused(

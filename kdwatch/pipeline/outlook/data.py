@@ -105,7 +105,7 @@ def _encoded(settings: Mapping[str, Any], path: Path, folder: Path) -> DataCount
         text = tokenizer.TextTokenizer.load(str(folder))
         found = [row for row in rows.read_rows(str(path), keys, split=whole.split) if row is not None]
         chosen = found if len(found) <= SAMPLE_ROWS else random.Random(0).sample(found, SAMPLE_ROWS)
-        sample = [chat.encode_row(row, text, use_template=whole.chat_template == "auto") for row in chosen]
+        sample = chat.encode_rows(chosen, text, use_template=whole.chat_template == "auto")
     except StageProblem:  # the stage itself will say so, with its place
         return None
     fitted = [row for entry in sample if (row := fit(entry, whole)) is not None]
@@ -114,6 +114,6 @@ def _encoded(settings: Mapping[str, Any], path: Path, folder: Path) -> DataCount
     scale = len(found) / len(sample)
     kept = len(fitted) * scale
     tokens = scale * sum(len(row.ids) for row in fitted)
-    response = scale * sum(sum(row.targets) for row in fitted)
+    response = scale * sum(int(sum(row.targets)) for row in fitted)
     count = DataCount(round(kept), tokens, response, COUNTED if chosen is found else SAMPLED, read=tokens)
     return count.part(whole.limit / kept) if whole.limit and whole.limit < kept else count

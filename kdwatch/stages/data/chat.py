@@ -6,9 +6,12 @@ encoded on its own, as it is when a model answers a prompt, so a prompt's ids ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from kdwatch.stages.data.rows import Row
 from kdwatch.stages.data.tokenizer import TextTokenizer
@@ -19,53 +22,69 @@ from kdwatch.stages.problem import StageProblem
 class Encoded:
     """One row: ids and, for each, whether it is a target."""
 
-    ids: list[int]
-    targets: list[bool]
+    ids: list[int] | np.ndarray
+    targets: list[bool] | np.ndarray
     task: str | None = None
 
 
-def encode_row(row: Row, tokenizer: TextTokenizer, *, use_template: bool) -> Encoded:
-    """Ids and targets of a row; its first token is never a target, since nothing predicts it.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that is encoded on its own."""
 
-    Raises StageProblem for a chat without a template.
+    text: str
+    trained: bool
+    special: bool = False
+    """Whether the tokenizer puts around it what begins a text."""
+
+
+def encode_rows(rows: Sequence[Row], tokenizer: TextTokenizer, *, use_template: bool) -> list[Encoded]:
+    """Ids and targets of each row, as arrays; a row's first token is never a target, since nothing predicts it.
+
+    Many rows at a time go to the tokenizer, which uses all cores then. Raises StageProblem for a chat without a
+    template.
     """
-    encoded = _encode(row, tokenizer, use_template=use_template)
-    encoded.targets[0] = False
-    return encoded
+    pieces = [pieces_of(row, tokenizer, use_template=use_template) for row in rows]
+    ids = iter(_encode([piece for of_row in pieces for piece in of_row], tokenizer))
+    chat = use_template and tokenizer.template is not None
+    found = []
+    for row, of_row in zip(rows, pieces, strict=True):
+        parts = [(next(ids), piece.trained) for piece in of_row]
+        end = [] if chat and _ends(parts[-1][0], tokenizer.eos_id) else [tokenizer.eos_id]
+        lengths = [*(len(part) for part, _ in parts), len(end)]
+        targets = np.repeat([*(trained for _, trained in parts), True], lengths)
+        targets[0] = False
+        joined = np.concatenate([*(np.array(part, dtype=np.int32) for part, _ in parts), np.array(end, dtype=np.int32)])
+        found.append(Encoded(joined, targets, row.task))
+    return found
 
 
-def _encode(row: Row, tokenizer: TextTokenizer, *, use_template: bool) -> Encoded:
+def pieces_of(row: Row, tokenizer: TextTokenizer, *, use_template: bool) -> list[Piece]:
+    """A row's text, prompt and answer apart; the last piece is an answer."""
     if use_template and tokenizer.template is not None:
-        return _encode_chat(row, tokenizer)
+        return [Piece(text, trained) for text, trained in chat_segments(row, tokenizer)]
     if row.is_chat:
         raise StageProblem(
             f"data: rows are chat messages, but {tokenizer.folder} has no chat template: "
             "add chat_template.jinja, or give prompt and response"
         )
-    prompt = tokenizer.encode(row.prompt, special=True)
-    answer = [*tokenizer.encode(row.response), tokenizer.eos_id]
-    return Encoded([*prompt, *answer], [False] * len(prompt) + [True] * len(answer), row.task)
+    return [Piece(row.prompt, trained=False, special=True), Piece(row.response, trained=True)]
 
 
-def _encode_chat(row: Row, tokenizer: TextTokenizer) -> Encoded:
-    ids: list[int] = []
-    targets: list[bool] = []
-    for text, is_target in chat_segments(row, tokenizer):
-        part = tokenizer.encode(text)
-        ids += part
-        targets += [is_target] * len(part)
-    if ids[-1] != tokenizer.eos_id and tokenizer.eos_id not in ids[_last_start(targets) :]:
-        ids.append(tokenizer.eos_id)
-        targets.append(True)
-    return Encoded(ids, targets, row.task)
+def _encode(pieces: Sequence[Piece], tokenizer: TextTokenizer) -> list[list[int]]:
+    """Ids of each piece, in order."""
+    found: list[list[int]] = [[] for _ in pieces]
+    for special in (False, True):
+        places = [n for n, piece in enumerate(pieces) if piece.special is special]
+        for n, ids in zip(
+            places, tokenizer.encode_many([pieces[n].text for n in places], special=special), strict=True
+        ):
+            found[n] = ids
+    return found
 
 
-def _last_start(targets: list[bool]) -> int:
-    """Where the last run of targets begins."""
-    start = len(targets)
-    while start and targets[start - 1]:
-        start -= 1
-    return start
+def _ends(answer: list[int], eos: int) -> bool:
+    """Whether the template itself has ended the last answer (some put a line break after the end)."""
+    return eos in answer
 
 
 def chat_segments(row: Row, tokenizer: TextTokenizer) -> list[tuple[str, bool]]:

@@ -77,8 +77,8 @@ def pack_rows(rows: Sequence[Encoded], held_out: np.ndarray) -> TokenSet:
     """Arrays of encoded rows."""
     offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(r.ids) for r in rows], out=offsets[1:])
-    ids = np.fromiter((i for r in rows for i in r.ids), dtype=np.int32, count=int(offsets[-1]))
-    targets = np.fromiter((t for r in rows for t in r.targets), dtype=bool, count=int(offsets[-1]))
+    ids = np.concatenate([np.asarray(r.ids, dtype=np.int32) for r in rows])
+    targets = np.concatenate([np.asarray(r.targets, dtype=bool) for r in rows])
     return TokenSet(ids, targets, offsets, held_out)
 
 
