@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from tui_runs import Shape, make_run
 from kdwatch.rundir.control import take
 from kdwatch.settings import load
 from kdwatch.tui import hooks, keys
+from kdwatch.tui.app import KdwatchApp
+from kdwatch.tui.feed import RunFeed
 from kdwatch.tui.fmt import Units
-from kdwatch.tui.frame import Notice
+from kdwatch.tui.frame import Frame, Notice
 from kdwatch.tui.raster import ASCII
 from kdwatch.tui.screens.dialogs import AskScreen, ConfirmScreen
 from kdwatch.tui.view.compare import compare_lines
@@ -29,6 +32,32 @@ from kdwatch.tui.widgets.lines import Lines
 def run(own_home: Path) -> Path:
     """A finished run of the user's own."""
     return make_run(own_home / "runs" / "r1", Shape(gpus=2))
+
+
+async def test_a_run_that_takes_long_to_read_says_so(run: Path) -> None:
+    """Before the first frame the header names the run and what is done; keys work; then the run is there."""
+    begun, go = threading.Event(), threading.Event()
+
+    def feed(path: Path, **_: object) -> RunFeed:
+        found = RunFeed(path)
+        frame = found.frame
+
+        def slowly() -> Frame:
+            begun.set()
+            go.wait(60.0)
+            return frame()
+
+        found.frame = slowly
+        return found
+
+    app = KdwatchApp(run, make_feed=feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, begun.is_set, "the reader")
+        await until(pilot, lambda: "reading the run" in part(app, "header"), "the word")
+        assert "kd-qwen" in part(app, "header")
+        await pilot.press("z", "down", "u", "space")
+        go.set()
+        await until(pilot, lambda: "completed" in part(app, "header"), "the run")
 
 
 async def test_units_walk_and_are_kept(run: Path) -> None:
@@ -559,6 +588,27 @@ async def test_the_selected_line_stands_out_in_every_theme(run: Path, theme: str
         rows = [stages.render_line(y) for y in (stages.cursor, stages.cursor + 1)]
         looks = [{(s.style.bgcolor, bool(s.style.reverse)) for s in row if s.style} for row in rows]
         assert stages.cursor > 0 and looks[0].isdisjoint(looks[1])
+
+
+def colours_of(app: KdwatchApp) -> set[tuple[str, str]]:
+    """Foreground and background of every piece of the picture."""
+    strips = app.screen._compositor.render_strips()
+    return {(str(s.style.color), str(s.style.bgcolor)) for strip in strips for s in strip if s.style}
+
+
+async def test_the_theme_key_recolours_every_row(run: Path) -> None:
+    """Rows are kept as they were drawn: after each change of theme the picture has just the colours that a screen
+    opened in that theme has, and back in the first one the first picture's."""
+    fresh = {}
+    for theme in ("dark", "light", "terminal"):
+        async with running(run, (100, 30), settings=load({"theme": theme})) as (app, pilot):
+            fresh[theme] = colours_of(app)
+    async with running(run, (100, 30), settings=load({"theme": "dark"})) as (app, pilot):
+        for theme in ("light", "terminal", "dark"):
+            await pilot.press("t")
+            app.clear_notifications()
+            await until(pilot, lambda theme=theme: colours_of(app) == fresh[theme], theme)
+    assert not fresh["dark"] & fresh["light"]
 
 
 async def test_a_run_of_the_first_release_plays(tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ class RunScreen(KdScreen):
         live = self._live = bool(self.kd.frame and self.kd.frame.live)
         return [k for k in keys if live or not k.control]
 
+    def draw(self) -> None:
+        """The newest frame; before the first, what is being read: a long run without checkpoints takes its time."""
+        super().draw()
+        if self.kd.frame is None and self.kd.feed is not None:
+            name = self.kd.feed.run.name
+            self._lines("header").show([(("kdwatch ", "dim"), (name, "head"), ("  reading the run", "accent"))])
+
     def show_frame(self, frame: Frame) -> None:
         if frame.live != self._live:
             self.refresh_keys()
