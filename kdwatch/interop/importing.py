@@ -23,6 +23,7 @@ from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.paths import runs_dir
 
 MAX_INTERVAL_S = 86_400.0
+MOST_STAGES = 20_000
 
 
 @dataclass(slots=True)
@@ -115,6 +116,10 @@ def import_paths(
     if not usable:
         if logs:
             result.notes.append("no run made: no file has a duration; give --interval SECONDS if you know it")
+        return result
+    stages = sum(len(pieces_of(log)) for log in usable)
+    if stages > MOST_STAGES:
+        result.notes.append(f"no run made: {stages} stages are too many for one run; import fewer rows")
         return result
     result.notes += [f"{log.path.name}: not in the run, it has no time" for log in logs if log not in usable]
     title = name or (usable[0].path.stem if len(usable) == 1 else f"{usable[0].path.stem}+{len(usable) - 1}")

@@ -17,6 +17,8 @@ HEAD = 1 << 16
 MAX_LINE = 1 << 20
 """A longer line is cut there: no log has one, and memory must stay bounded."""
 SHORT_LINE = 8192
+MOST_ROWS = 50_000
+"""Rows of formats whose rows are runs, jobs or windows."""
 MAX_DOCUMENT = 32 << 20
 """Largest file, in bytes of text, that is read as one JSON document."""
 
@@ -77,11 +79,22 @@ class TextSource:
         with open_maybe_compressed(self.path) as file:
             return file.read(HEAD)
 
-    def lines(self) -> Lines:
-        """Lines without their ends, NULs taken out. Starts again from the top at each call."""
+    def lines(self, most: int | None = None) -> Lines:
+        """Lines without their ends, NULs taken out. Starts again from the top at each call.
+
+        Reading them raises LogProblem above `most` lines: for formats whose rows are runs or jobs, kept in memory.
+        """
         self.crlf_lines = self.nul_chars = self.undecodable = self.long_lines = 0
         self.ends_with_newline = True
-        return Lines(self._blocks())
+        return Lines(self._blocks() if most is None else self._at_most(most))
+
+    def _at_most(self, most: int) -> Iterator[list[str]]:
+        count = 0
+        for block in self._blocks():
+            count += len(block)
+            if count > most:
+                raise LogProblem(f"{self.path}: more than {most} lines, too many runs for one file; split it")
+            yield block
 
     def _blocks(self) -> Iterator[list[str]]:
         rest = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import tempfile
+import weakref
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -11,26 +12,64 @@ from typing import IO
 
 BLOCK = 131_072
 """Pairs held in memory before they are sorted and written: 2 MiB."""
+HELD = 2_000_000
+"""Pairs that all spools together hold in memory, about: beyond that those with a few go to the file too."""
+SMALLEST = 1_024
 READ = 4_096
 """Pairs read at a time from each block while merging."""
 
 Columns = tuple["array[float]", "array[float]"]
 
 
+class _Pool:
+    """What the spools of a process share while there are any: one file, and how much they hold."""
+
+    def __init__(self) -> None:
+        self.file: IO[bytes] | None = None
+        self.held = 0
+
+    def write(self, *columns: array[float]) -> int:
+        """Append columns to the file; returns where they begin."""
+        if self.file is None:
+            self.file = tempfile.TemporaryFile(prefix="kdwatch-import-")  # noqa: SIM115  (lives as long as the spools)
+        offset = self.file.seek(0, 2)
+        for column in columns:
+            column.tofile(self.file)
+        return offset
+
+    def doubles(self, offset: int, count: int) -> array[float]:
+        assert self.file is not None
+        self.file.seek(offset)
+        values = array("d")
+        values.frombytes(self.file.read(8 * count))
+        return values
+
+
+_pools: weakref.WeakValueDictionary[str, _Pool] = weakref.WeakValueDictionary()
+
+
+def _pool() -> _Pool:
+    pool = _pools.get("")
+    if pool is None:
+        pool = _pools[""] = _Pool()
+    return pool
+
+
 class Spool:
     """An external stable sort by the first of each pair."""
 
     def __init__(self) -> None:
+        self._pool = _pool()
+        self._count = 0
         self._first = array("d")
         self._second = array("d")
-        self._file: IO[bytes] | None = None
         self._blocks: list[tuple[int, int, float, float]] = []
         """Offset in bytes, pairs, first and last key of each sorted block."""
         self._last = float("-inf")
         self._in_order = True
 
     def __len__(self) -> int:
-        return sum(block[1] for block in self._blocks) + len(self._first)
+        return self._count
 
     def add(self, key: float, value: float) -> None:
         """Append a pair."""
@@ -39,8 +78,7 @@ class Spool:
         self._last = key
         self._first.append(key)
         self._second.append(value)
-        if len(self._first) >= BLOCK:
-            self._spill()
+        self._took(1)
 
     def extend(self, keys: Sequence[float], values: Sequence[float]) -> None:
         """Append pairs whose keys rise or stay, from the last one added on."""
@@ -48,8 +86,14 @@ class Spool:
             self._first.extend(keys[start : start + BLOCK])
             self._second.extend(values[start : start + BLOCK])
             self._last = self._first[-1]
-            if len(self._first) >= BLOCK:
-                self._spill()
+            self._took(len(keys[start : start + BLOCK]))
+
+    def _took(self, pairs: int) -> None:
+        self._count += pairs
+        pool = self._pool
+        pool.held += pairs
+        if len(self._first) >= BLOCK or (pool.held > HELD and len(self._first) >= SMALLEST):
+            self._spill()
 
     def sorted_blocks(self) -> Iterator[Columns]:
         """All pairs in order of the first, some thousand at a time; equal keys in the order they came."""
@@ -88,11 +132,8 @@ class Spool:
         last = self._last
         if not self._in_order:
             self._sort()
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="kdwatch-import-")  # noqa: SIM115  (lives as long as the spool)
-        offset = self._file.seek(0, 2)
-        self._first.tofile(self._file)
-        self._second.tofile(self._file)
+        offset = self._pool.write(self._first, self._second)
+        self._pool.held -= len(self._first)
         self._blocks.append((offset, len(self._first), self._first[0], self._first[-1]))
         self._first = array("d")
         self._second = array("d")
@@ -109,11 +150,4 @@ class Spool:
         offset, pairs, _, _ = block
         for start in range(0, pairs, READ):
             count = min(READ, pairs - start)
-            yield self._doubles(offset + 8 * start, count), self._doubles(offset + 8 * (pairs + start), count)
-
-    def _doubles(self, offset: int, count: int) -> array[float]:
-        assert self._file is not None
-        self._file.seek(offset)
-        values = array("d")
-        values.frombytes(self._file.read(8 * count))
-        return values
+            yield self._pool.doubles(offset + 8 * start, count), self._pool.doubles(offset + 8 * (pairs + start), count)

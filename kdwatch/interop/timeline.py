@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from kdwatch.interop.model import ImportedLog, LoggedDevice, LoggedStage, Note
 from kdwatch.rundir.errors import UsageProblem
@@ -12,6 +12,7 @@ ROUNDING_S = 1.5
 """Times with whole seconds may make neighbours overlap by this much: the later one then begins where the other ends."""
 
 
+MOST_NOTES = 50
 SHORTEST_S = 1e-5
 """A stage of no duration still has an edge before and one after its energy."""
 
@@ -126,10 +127,15 @@ def _place_by_time(pieces: list[Piece], kinds: set[str | None]) -> bool:
 
 def same_device_twice(pieces: list[Piece]) -> list[Note]:
     """Devices of one key that two files hold at the same time: one device logged twice, or two machines."""
-    notes = []
-    for number, a in enumerate(pieces):
-        for b in pieces[number + 1 :]:
-            if b.log is a.log or b.start >= a.end or a.start >= b.end:
+    notes: list[Note] = []
+    if len({id(piece.log) for piece in pieces}) < 2:
+        return notes
+    order = sorted(pieces, key=lambda piece: piece.start)
+    for number, a in enumerate(order):
+        for b in islice(order, number + 1, None):
+            if b.start >= a.end or len(notes) >= MOST_NOTES:
+                break
+            if b.log is a.log:
                 continue
             shared = sorted({d.key for d in a.devices} & {d.key for d in b.devices})
             if shared:
@@ -138,7 +144,7 @@ def same_device_twice(pieces: list[Piece]) -> list[Note]:
                     f"{names} both hold {', '.join(shared[:8])} at the same time: if it is one device it counts twice"
                 )
                 notes.append(Note("same_device_twice", text))
-    return notes[:50]
+    return notes
 
 
 def _apart(pieces: list[Piece]) -> bool:

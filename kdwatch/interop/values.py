@@ -145,10 +145,23 @@ def number_or_none(value: object) -> float | None:
     if isinstance(value, bool) or value is None:
         return None
     try:
-        number = float(value) if isinstance(value, int | float) else parse_number(str(value))[0]
-    except (NotANumber, OverflowError):
+        number = float(value) if isinstance(value, int | float) else _from_text(str(value))
+    except OverflowError:
         return None
     return number if number is not None and math.isfinite(number) else None
+
+
+def _from_text(text: str) -> float | None:
+    """The number of a text; what Python reads as one is tried first, because nearly all are."""
+    try:
+        if "_" not in text:
+            return float(text)
+    except ValueError:
+        pass
+    try:
+        return parse_number(text)[0]
+    except NotANumber:
+        return None
 
 
 def integer_or_none(value: object) -> int | None:

@@ -101,3 +101,26 @@ def test_series_takes_many_as_one_by_one() -> None:
     assert (one.backward, one.zeros, one.fractions) == (many.backward, many.zeros, many.fractions)
     assert list(one.points()) == list(many.points())
     assert one.stats() == many.stats()
+
+
+def test_many_devices_share_one_file_and_a_bounded_memory(monkeypatch) -> None:
+    """Spools that are small each, and many together, go to the file too; what they give stays the same."""
+    from kdwatch.interop import spool
+
+    monkeypatch.setattr(spool, "HELD", 3000)
+    monkeypatch.setattr(spool, "SMALLEST", 16)
+    dice = random.Random(3)
+    pairs = [[(float(dice.randrange(40)), float(k)) for k in range(200)] for _ in range(50)]
+    spools = [spool.Spool() for _ in pairs]
+    pool = spools[0]._pool
+    most = 0
+    for k in range(200):
+        for found, values in zip(spools, pairs, strict=True):
+            found.add(*values[k])
+            most = max(most, pool.held)
+    assert pool.file is not None and most <= 3000 + 50 * 16
+    for found, values in zip(spools, pairs, strict=True):
+        assert len(found) == 200
+        assert list(found.sorted_pairs()) == sorted(values, key=lambda pair: pair[0])
+    del found, spools
+    assert spool.Spool()._pool is not pool

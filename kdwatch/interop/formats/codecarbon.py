@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LoggedStage, LogProblem
-from kdwatch.interop.source import TextSource
+from kdwatch.interop.source import MOST_ROWS, TextSource
 from kdwatch.interop.table import delimiter_of, split_row
 from kdwatch.interop.times import NotATime, learn
 from kdwatch.interop.values import number_or_none
@@ -38,7 +38,7 @@ def read_rows(source: TextSource) -> tuple[list[Row], list[str], int]:
     rows: list[Row] = []
     columns: list[str] = []
     delimiter, bad = ",", 0
-    for line in source.lines():
+    for line in source.lines(MOST_ROWS):
         if not line.strip():
             continue
         if "energy_consumed" in line and "duration" in line:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+import math
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from kdwatch.interop.columns import Column
 from kdwatch.interop.formats.power_plan import _key, _time, repeating_keys
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
+from kdwatch.interop.spool import Spool
 from kdwatch.interop.table import RowReader
 from kdwatch.interop.times import NotATime, TimeParser
 from kdwatch.interop.values import NotANumber, parse_number
@@ -16,39 +18,45 @@ from kdwatch.interop.values import NotANumber, parse_number
 def read_energy_columns(
     log: ImportedLog,
     columns: Sequence[Column],
-    rows: Iterator[list[str]],
+    first: Sequence[list[str]],
+    rest: Iterable[list[str]],
     reader: RowReader,
     options: ImportOptions,
 ) -> ImportedLog:
-    """Energy counters that only rise. Raises LogProblem where the unit is not written or the values fall."""
+    """Energy counters that only rise; the layout is learned from the rows in `first`.
+
+    Raises LogProblem where the unit is not written or the values fall.
+    """
     counters = [c for c in columns if c.role == "energy" and c.factor is not None]
     if not counters:
         raise LogProblem("no power column", rows=0)
     if len(counters) > 1:
         single = [c for c in counters if not c.total]
         counters = single or counters
-    held = list(rows)
-    parser, places, _ = _time(columns, held, options.zone)
-    key = _key(columns, held)
-    found: dict[str, list[tuple[float | None, float]]] = {}
-    for row in held:
-        t = _time_of(parser, [row[p] for p in places]) if parser else None
+    parser, places, _ = _time(columns, first, options.zone)
+    key = _key(columns, first)
+    found: dict[str, Spool] = {}
+    bad_times = 0
+    for number, row in enumerate(chain(first, rest)):
+        t = _time_of(parser, [row[p] for p in places]) if parser else float(number)
+        if t is None:
+            bad_times += 1
+            continue
         for column in counters:
             value = _joules(row[column.place], column)
             if value is not None:
                 name = row[key.place] if key else column.name or str(counters.index(column))
-                found.setdefault(name, []).append((t, value))
+                found.setdefault(name, Spool()).add(t, value)
     log.rows = reader.counts.rows
     log.time_kind = parser.kind if parser else None
+    if bad_times:
+        log.note("bad_times", f"{bad_times} rows have no readable time: left out")
     repeats = repeating_keys(list(found)) if key else []
     if repeats:
         log.note("total_rows", f"rows of {', '.join(repeats)[:200]} repeat the energy of other devices: left out")
-    for name, values in found.items():
-        if name in repeats:
-            continue
-        if all(t is not None for t, _ in values):
-            values.sort(key=lambda value: value[0] or 0.0)
-        log.devices.append(_device(name, values, counters[0].kind))
+    for name, readings in found.items():
+        if name not in repeats:
+            log.devices.append(_device(name, readings, counters[0].kind, timed=parser is not None))
     if not log.devices:
         raise LogProblem("no energy reading: every cell of the energy column is missing", rows=log.rows)
     log.note("energy_counter", "no power column: energy is the rise of the energy column")
@@ -59,15 +67,19 @@ def read_energy_columns(
     return log
 
 
-def _device(name: str, values: list[tuple[float | None, float]], kind: str | None) -> LoggedDevice:
-    if any(later[1] < earlier[1] for earlier, later in pairwise(values)):
-        raise LogProblem(
-            f"the energy column of device {name!r} falls: a counter that was reset or wrapped, or energy per row; "
-            "which of them cannot be known"
-        )
-    energy = values[-1][1] - values[0][1]
-    start, end = values[0][0], values[-1][0]
-    duration = end - start if start is not None and end is not None else None
+def _device(name: str, readings: Spool, kind: str | None, timed: bool) -> LoggedDevice:
+    """What a counter rose by. Raises LogProblem where it falls: sorted by time, or in the order of the rows."""
+    first: tuple[float, float] | None = None
+    t, last = 0.0, -math.inf
+    for t, joules in readings.sorted_pairs():
+        if joules < last:
+            raise LogProblem(
+                f"the energy column of device {name!r} falls: a counter that was reset or wrapped, or energy per row; "
+                "which of them cannot be known"
+            )
+        first, last = first or (t, joules), joules
+    assert first is not None
+    energy, duration = last - first[1], t - first[0] if timed else None
     mean = energy / duration if duration else None
     return LoggedDevice(name, kind or "other", kind or "machine", energy_j=energy, duration_s=duration, mean_w=mean)
 

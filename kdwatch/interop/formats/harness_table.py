@@ -7,7 +7,7 @@ from collections import Counter
 
 from kdwatch.interop.formats.harness_stage import add_devices, stage_of
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedStage, LogProblem
-from kdwatch.interop.source import TextSource
+from kdwatch.interop.source import MOST_ROWS, TextSource
 from kdwatch.interop.table import delimiter_of, split_row
 from kdwatch.interop.values import number_or_none
 
@@ -18,7 +18,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     delimiter = ","
     rows: list[dict[str, str]] = []
     bad = 0
-    for line in source.lines():
+    for line in source.lines(MOST_ROWS):
         if not line.strip():
             continue
         if "gpu_energy_joules" in line:

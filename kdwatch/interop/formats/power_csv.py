@@ -192,7 +192,7 @@ def _read(source: TextSource, options: ImportOptions, table: Table, log: Importe
     reader = RowReader(table, len(columns), joins)
     buffered = list(reader.rows(first))
     if not any(c.role in ("power", "bare") for c in columns) and any(c.role == "energy" for c in columns):
-        return read_energy_columns(log, columns, chain(buffered, reader.rows(table.lines)), reader, options)
+        return read_energy_columns(log, columns, buffered, reader.rows(table.lines), reader, options)
     plan = make_plan(columns, buffered, options.zone)
     by_name(plan, log, buffered)
     log.format = _format(columns, buffered, plan)

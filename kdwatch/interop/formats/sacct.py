@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from kdwatch.interop.formats.harness_stage import stage_kind
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LoggedStage, LogProblem
-from kdwatch.interop.source import TextSource
+from kdwatch.interop.source import MOST_ROWS, TextSource
 from kdwatch.interop.times import NotATime, TimeParser, learn, parse_span
 from kdwatch.interop.values import integer_or_none, number_or_none
 
@@ -48,7 +48,7 @@ def read_rows(source: TextSource) -> tuple[list[Row], list[str], int]:
     spans: list[tuple[int, int]] = []
     rows: list[Row] = []
     mark, malformed = "", 0
-    for line in source.lines():
+    for line in source.lines(MOST_ROWS):
         if not line.strip():
             continue
         if re.fullmatch(r"[\s|:+-]+", line):

@@ -16,6 +16,9 @@ TOKENS = ("num_input_tokens_seen", "num_tokens", "total_tokens", "tokens_seen", 
 STEPS = ("current_steps", "step", "global_step")
 Entry = Mapping[str, Any]
 
+MOST_LINES = 300_000
+"""Of one trainer: its steps are kept in memory."""
+
 
 def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Read either kind. Raises LogProblem where no entry has a step."""
@@ -31,7 +34,7 @@ def _tail_hint(source: TextSource) -> str:
 
 def _entries(source: TextSource, log: ImportedLog) -> Iterator[Entry]:
     bad = 0
-    for line in source.lines():
+    for line in source.lines(MOST_LINES):
         if not line.strip():
             continue
         log.rows += 1

@@ -6,7 +6,7 @@ import math
 import re
 
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LoggedStage, LogProblem
-from kdwatch.interop.source import TextSource
+from kdwatch.interop.source import MOST_ROWS, TextSource
 from kdwatch.interop.table import delimiter_of, split_row
 from kdwatch.interop.values import NotANumber, parse_number
 
@@ -20,7 +20,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     delimiter = ","
     log = ImportedLog(source.path, "zeus-monitor-csv", source.encoding)
     bad = 0
-    for line in source.lines():
+    for line in source.lines(MOST_ROWS):
         if not line.strip():
             continue
         if "window_name" in line:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LoggedStage, LogProblem
-from kdwatch.interop.source import TextSource
+from kdwatch.interop.source import MOST_ROWS, TextSource
 from kdwatch.interop.table import delimiter_of, split_row
 from kdwatch.interop.values import number_or_none
 
@@ -16,7 +16,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     delimiter = ","
     log = ImportedLog(source.path, "zeus-trace-summary-csv", source.encoding)
     limits = set()
-    for line in source.lines():
+    for line in source.lines(MOST_ROWS):
         if "time_per_epoch" in line:
             delimiter = delimiter_of(line)
         cells = split_row(line, delimiter)
