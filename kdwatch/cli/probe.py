@@ -132,13 +132,15 @@ def _rate_text(reader: ProbeReader, key: tuple[str, str]) -> str | None:
 
 
 def predictions(full: Recipe, probes: Sequence[Probe]) -> dict[str, Any]:
-    """What each stage of the recipe will use, by its probes, J with 90 % intervals; unknown with the reason."""
+    """What each stage of the recipe will use, by its probes, J with 90 % intervals; unknown with the reason.
+
+    Of the sum the interval is the sum of the intervals: a machine that was slow or warm was so for all probes.
+    """
     from kdwatch.pipeline.outlook.probed import from_probes
     from kdwatch.pipeline.outlook.stages import Machine, outlook
     from planners.costmodel import Declined
-    from planners.teachermodel import plus
 
-    stages, known = [], []
+    stages: list[dict[str, Any]] = []
     for stage in outlook(full, Machine(None, [], probes)):
         amounts = stage.amounts
         entry: dict[str, Any] = {"name": stage.stage.name, "kind": stage.stage.kind, "tokens": amounts.tokens,
@@ -147,14 +149,13 @@ def predictions(full: Recipe, probes: Sequence[Probe]) -> dict[str, Any]:
             found = from_probes(stage.stage, amounts, probes)
             low, high = found.interval(LEVEL)
             entry |= {"energy_j": found.mean, "low_j": low, "high_j": high, "basis": found.basis}
-            known.append(found)
         except Declined as why:
             entry["why"] = str(why)
         stages.append(entry)
-    total = plus(known) if known else None
-    lowest, highest = total.interval(LEVEL) if total else (None, None)
-    return {"schema": 1, "recipe": full.name, "interval_level": LEVEL, "stages": stages,
-            "total_j": total.mean if total else None, "total_low_j": lowest, "total_high_j": highest}  # fmt: skip
+    known = [stage for stage in stages if stage["energy_j"] is not None]
+    sums = {f"total{end}_j": sum(stage[name] for stage in known) if known else None
+            for end, name in (("", "energy_j"), ("_low", "low_j"), ("_high", "high_j"))}  # fmt: skip
+    return {"schema": 1, "recipe": full.name, "interval_level": LEVEL, "stages": stages} | sums
 
 
 def prediction_lines(found: Mapping[str, Any]) -> list[str]:

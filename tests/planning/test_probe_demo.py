@@ -52,7 +52,7 @@ def quiet(home: Path) -> Iterator[None]:
         pytest.skip(f"other programs took {others / time_s:.0%} of the CPUs: nothing can be said of energy per token")
 
 
-@pytest.mark.slow  # two full runs of about five minutes
+@pytest.mark.slow  # two full runs, of about five minutes on two cores
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="asks Linux how busy the machine is")
 @pytest.mark.parametrize("recipe", ["kd", "synthetic"])
 def test_probes_of_5_percent_predict_each_stage_within_15_percent(
@@ -70,10 +70,13 @@ def test_probes_of_5_percent_predict_each_stage_within_15_percent(
         print(_line(stage, full[stage["name"]]["energy_j"]["total"]))
     print(f"probes {found['probes_j']:.0f} J, {found['probes_j'] / total:.1%} of {total:.0f} J")
     assert {stage["name"] for stage in found["stages"]} == set(full)
+    outside = []
     for stage in found["stages"]:
         truth = full[stage["name"]]["energy_j"]["total"]
         assert stage["energy_j"] == pytest.approx(truth, rel=0.15), stage["name"]
-        assert stage["low_j"] <= truth <= stage["high_j"], stage["name"]
+        outside += [] if stage["low_j"] <= truth <= stage["high_j"] else [stage["name"]]
+    assert len(outside) <= 1, "of five 90 % intervals one may miss"
+    assert found["total_low_j"] <= total <= found["total_high_j"]
     assert found["probes_j"] <= 0.05 * total
 
 
