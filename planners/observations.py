@@ -55,13 +55,12 @@ def load(sources: Iterable[str | Path] = DEFAULT) -> Observations:
 
 def with_probes(observations: Observations, runs: Sequence[str | Path] = ()) -> Observations:
     """The observations with probes for predictions: those of the runs named, else of this home the newest of each
-    hardware and scope. Raises UsageProblem where a run that was named holds no probe."""
+    hardware. Raises UsageProblem where a run that was named holds no probe."""
     from planners.proberuns import probe_runs, read_probe_run
 
     by_place: dict[tuple[str | None, str], Probes] = {}
     if not runs:
-        for probes in probe_runs():
-            by_place.setdefault(probes.place, probes)
+        by_place = {probes.place: probes for probes in probe_runs()}
     for name in runs:
         found = read_probe_run(resolve_run(name))
         if found is None:

@@ -1,9 +1,10 @@
-"""Finished probing runs of this home, newest first, with what they measured and where."""
+"""Finished probing runs of this home, with what they measured and where."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.paths import list_runs
@@ -17,19 +18,22 @@ MOST_RUNS = 200
 
 
 def probe_runs() -> Iterator[Probes]:
-    """All of this home that are over and hold a probe; what cannot be read is left out."""
+    """The newest of each hardware in this home that are over and hold a probe; what cannot be read is left out."""
+    seen: set[str | None] = set()
     for run in list_runs()[:MOST_RUNS]:
         try:
-            found = read_probe_run(run)
+            manifest = RunReader(run).manifest
+            found = None if hardware_name(manifest) in seen else read_probe_run(run, manifest)
         except UsageProblem:
             continue
         if found is not None:
+            seen.add(found.hardware)
             yield found
 
 
-def read_probe_run(run: Path) -> Probes | None:
+def read_probe_run(run: Path, manifest: Mapping[str, Any] | None = None) -> Probes | None:
     """One run's probes; None where it is none, or goes on. Raises UsageProblem where it cannot be read."""
-    manifest = RunReader(run).manifest
+    manifest = manifest or RunReader(run).manifest
     if not any(stage.get("uses") == USES for stage in recipe_stages(manifest)):
         return None
     from kdwatch.ledger.report import build_report
