@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -122,5 +123,6 @@ def test_many_devices_share_one_file_and_a_bounded_memory(monkeypatch) -> None:
     for found, values in zip(spools, pairs, strict=True):
         assert len(found) == 200
         assert list(found.sorted_pairs()) == sorted(values, key=lambda pair: pair[0])
-    del found, spools
-    assert spool.Spool()._pool is not pool
+    alive = weakref.ref(pool)
+    del found, spools, pool
+    assert alive() is None, "the file goes with the last of them"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from kdwatch.interop.formats.power_checks import MAX_DEVICE_W
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.series import PowerSeries
 from kdwatch.interop.source import TextSource
+from kdwatch.interop.spool import Spool
 from kdwatch.interop.values import SENTINELS, number_or_none
 
 LINE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+(\S+))?\s*(?:#.*)?$")
@@ -21,8 +21,26 @@ DOMAIN = re.compile(r"_(dram|core|uncore|psys|platform|gpu)_joules")
 """Domains beside `package` in node_exporter's and Kepler's counters."""
 DCGM_INSTANT = "DCGM_FI_DEV_POWER_USAGE_INSTANT"
 GPU_WORDS = ("gpu", "dcgm", "nvidia", "amd_")
-Values = list[tuple[float | None, float]]
-"""Seconds (None: the scrape has no time) and joules or watts."""
+
+
+class Metric:
+    """Readings of one metric of one device: by their time stamps, or by their number where the first has none."""
+
+    def __init__(self) -> None:
+        self.readings = Spool()
+        self.stamped = True
+        self.last = 0.0
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+    def add(self, t: float | None, value: float) -> None:
+        """Take a reading; one that has no time stamp among others that have is left out, and the other way round."""
+        if not len(self):
+            self.stamped = t is not None
+        if (t is not None) == self.stamped:
+            self.readings.add(float(len(self)) if t is None else t, value)
+            self.last = value
 
 
 @dataclass(slots=True)
@@ -30,8 +48,8 @@ class Scraped:
     """One device's readings."""
 
     labels: dict[str, str]
-    power: dict[str, Values] = field(default_factory=dict)
-    counter: dict[str, Values] = field(default_factory=dict)
+    power: dict[str, Metric] = field(default_factory=dict)
+    counter: dict[str, Metric] = field(default_factory=dict)
     seen: dict[str, set[str]] = field(default_factory=dict)
     """By metric: its label texts in this scrape, or the time stamp of its newest sample."""
 
@@ -92,7 +110,7 @@ def _take(devices: dict[str, Scraped], match: re.Match[str], labels: dict[str, s
     if counter and labels.get("mode"):
         name = f"{name}{{mode={labels['mode']}}}"
     if not scraped.told_before(name, match[2] or "", stamp):
-        store.setdefault(name, []).append((_seconds(stamp), value * factor))
+        store.setdefault(name, Metric()).add(_seconds(stamp), value * factor)
 
 
 def _leave_parts_out(log: ImportedLog, devices: dict[str, Scraped]) -> None:
@@ -177,7 +195,7 @@ def _device(log: ImportedLog, key: str, scraped: Scraped, options: ImportOptions
         log.note("more_power_columns", f"device {key}: {names[0]} counts, not {', '.join(names[1:])}")
     if names:
         _power(log, device, scraped.power[names[0]], options)
-    metrics: dict[str, list[Values]] = {}
+    metrics: dict[str, list[Metric]] = {}
     for name, values in scraped.counter.items():
         metrics.setdefault(name.partition("{")[0], []).append(values)
     counters = list(metrics)
@@ -188,46 +206,53 @@ def _device(log: ImportedLog, key: str, scraped: Scraped, options: ImportOptions
     return device
 
 
-def _power(log: ImportedLog, device: LoggedDevice, values: Values, options: ImportOptions) -> None:
-    stamped = all(t is not None for t, _ in values)
-    series = PowerSeries()
-    for number, (t, watts) in enumerate(values):
-        series.add(t if stamped and t is not None else number * (options.interval_s or 1.0), watts)
-    timed = (stamped or options.interval_s is not None) and len(values) > 1
+def _power(log: ImportedLog, device: LoggedDevice, metric: Metric, options: ImportOptions) -> None:
+    series, step = PowerSeries(), options.interval_s or 1.0
+    for times, watts in metric.readings.sorted_blocks():
+        series.extend(times if metric.stamped else [number * step for number in times], watts)
+    timed = (metric.stamped or options.interval_s is not None) and len(metric) > 1
     device.series = series
     device.stats = series.stats(timed)
-    device.details["power_w"] = values[-1][1]
+    device.details["power_w"] = metric.last
     if timed:
-        log.time_kind = "epoch" if stamped else "elapsed"
+        log.time_kind = "epoch" if metric.stamped else "elapsed"
         device.energy_j = device.stats.energy_j
 
 
-def _counter(log: ImportedLog, device: LoggedDevice, modes: list[Values], options: ImportOptions) -> None:
+def _counter(log: ImportedLog, device: LoggedDevice, modes: list[Metric], options: ImportOptions) -> None:
     """The rise of a counter, or of several that add up (Kepler's `mode`: dynamic and idle)."""
-    device.details["energy_counter_j"] = math.fsum(values[-1][1] for values in modes)
+    device.details["energy_counter_j"] = math.fsum(metric.last for metric in modes)
     if len(modes) > 1:
         log.note("modes_added", f"device {device.key}: the energy of {len(modes)} modes (dynamic, idle) is added")
     if min(map(len, modes)) < 2:
         return
-    modes = [sorted(v, key=_stamp) if all(t is not None for t, _ in v) else v for v in modes]
-    if any(b[1] < a[1] for values in modes for a, b in pairwise(values)):
+    rises = [_rise(metric) for metric in modes]
+    if any(rise is None for rise in rises):
         log.note("counter_reset", f"device {device.key}: the energy counter falls (a restart?): its rise is unknown")
         return
-    device.energy_j = math.fsum(values[-1][1] - values[0][1] for values in modes)
-    start, end = modes[0][0][0], modes[0][-1][0]
-    if start is not None and end is not None:
-        device.duration_s = end - start
+    known = [rise for rise in rises if rise is not None]
+    device.energy_j = math.fsum(joules for joules, _ in known)
+    if modes[0].stamped:
+        device.duration_s = known[0][1]
         log.time_kind = "epoch"
     elif options.interval_s is not None:
-        device.duration_s = (len(modes[0]) - 1) * options.interval_s
+        device.duration_s = known[0][1] * options.interval_s
     device.mean_w = device.energy_j / device.duration_s if device.duration_s else device.mean_w
     if device.mean_w is not None and device.mean_w > MAX_DEVICE_W:
         text = f"device {device.key}: the counter rises by {device.mean_w:.0f} W on average, more than a device draws"
         log.note("implausible_power", text)
 
 
-def _stamp(value: tuple[float | None, float]) -> float:
-    return value[0] or 0.0
+def _rise(metric: Metric) -> tuple[float, float] | None:
+    """Joules and seconds (or scrapes) from the first reading to the last; None where the counter falls."""
+    first: tuple[float, float] | None = None
+    t, last = 0.0, -math.inf
+    for t, joules in metric.readings.sorted_pairs():
+        if joules < last:
+            return None
+        first, last = first or (t, joules), joules
+    assert first is not None
+    return last - first[1], t - first[0]
 
 
 def _total(log: ImportedLog, devices: dict[str, Scraped], uuids: set[str]) -> None:
