@@ -7,6 +7,8 @@ from fractions import Fraction
 
 from kdwatch.rundir.errors import UsageProblem
 
+LARGEST = 10**9
+"""Students, GPUs: more is a slip."""
 SAME = 1e-9
 """Relative difference below which two energies are the same number written twice."""
 
@@ -35,6 +37,8 @@ def _range(above: float | None, at_least: float | None) -> str:
 def whole(value: float, what: str, *, at_least: int = 1) -> int:
     """`value` as an int, or a `UsageProblem`."""
     number = finite(value, what, at_least=at_least)
+    if number > LARGEST:
+        raise UsageProblem(f"{what}: {number:g} cannot be used; give a whole number of at most {LARGEST:g}")
     if number != int(number):
         raise UsageProblem(f"{what}: {value!r} is not a whole number; give one of at least {at_least}")
     return int(number)

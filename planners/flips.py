@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from planners.checks import LARGEST
 from planners.limits import NAMES, amount, kept_without
 from planners.ranking import rank
 from planners.request import PlanRequest
@@ -159,7 +160,7 @@ def _lines(now: pl.DataFrame, twice: pl.DataFrame, column: str, n: int) -> Itera
 def _reached(a: float, b: float, limit: float, limit_b: float) -> set[int]:
     """The smallest whole N with a + b/N <= limit + limit_b/N; where that is a tie the next one too."""
     room, need = limit - a, b - limit_b
-    if need <= 0 or room <= 1e-12 * max(1.0, abs(limit)):
+    if not need > 0 or not room > 1e-12 * max(1.0, abs(limit)) or not need / room < LARGEST:
         return set()
     exact = round(need / room, 9)
     first = max(1, math.ceil(exact))

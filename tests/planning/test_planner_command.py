@@ -99,6 +99,7 @@ def test_the_chart_shows_frontier_budget_and_choice() -> None:
         (["--budget", "1kWh", "--program-budget", "9kWh", "--students", "3"], "give one"),
         (["--frontier", "no-such-run"], "no-such-run"),
         (["--frontier", "pyproject.toml"], "pyproject.toml"),
+        (["--reuse", "1e308"], "reuse: 1e+308 cannot be used"),
         (["--budget", "5kWh", "--emit", "x.yaml"], "nothing fits"),
         (["--budget", "20kWh", "--data", "rows.jsonl"], "--emit"),
         (["--budget", "20kWh", "--emit", "/no/such/dir/x.yaml"], "cannot be written"),
