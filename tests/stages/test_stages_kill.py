@@ -303,8 +303,17 @@ exit $code
 """
 
 
+MORE = pytest.mark.slow  # the same by two other writers, each with a start of torch
+
+
 @pytest.mark.parametrize(
-    ("name", "size"), [("preprocess", "8k"), ("cache", "12k"), ("generate", "16k"), ("sft", "40k")]
+    ("name", "size"),
+    [
+        ("preprocess", "8k"),
+        ("sft", "40k"),
+        pytest.param("cache", "12k", marks=MORE),
+        pytest.param("generate", "16k", marks=MORE),
+    ],
 )
 def test_a_disk_that_fills_up_ends_with_one_line_and_nothing_that_looks_whole(
     name: str, size: str, world: World, tmp_path: Path
