@@ -233,7 +233,7 @@ async def test_beside_samples_the_home_screen_says_how_to_come_to_a_run(own_home
         assert app.base_screen.row.path == sample
         await pilot.resize_terminal(40, 10)
         await pilot.pause()
-        assert "(sample)" in text_on(app) and "kdwatch demo" not in text_on(app)
+        assert "kd-qwen" in text_on(app) and "kdwatch demo" not in text_on(app)
     make_run(own_home / "runs" / "mine", Shape())
     async with running(None, (80, 24)) as (app, pilot):
         await until(pilot, lambda: not app.base_screen.busy, "the list")

@@ -64,9 +64,10 @@ class CompareScreen(ListingScreen):
         self.redraw()
 
     def heading(self) -> str:
-        here = "Compare" if self.kd.compared else "Compare  newest runs (mark others on screen 1 with m)"
         hidden = len(self.reports) - columns_that_fit(self.size.width)
-        return f"{here}  left/right: {hidden} more" if hidden > 0 else here
+        if hidden > 0:
+            return f"Compare  left/right: {hidden} more"
+        return "Compare" if self.kd.compared else "Compare  newest runs (mark others on screen 1 with m)"
 
     def content(self, width: int) -> list[Line]:
         if self.paths is None:

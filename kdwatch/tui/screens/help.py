@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kdwatch.tui.keys import shown
 from kdwatch.tui.screens.listing import ListingScreen
-from kdwatch.tui.view.line import Line, left
+from kdwatch.tui.view.line import Line, left, wrapped
 
 MARKS: tuple[tuple[str, str], ...] = (
     ("123 J", "measured: a hardware energy counter, or sampled power integrated (column source)"),
@@ -40,13 +40,13 @@ class HelpScreen(ListingScreen):
 
     def content(self, width: int) -> list[Line]:
         keys = self.kd.keys_now(self.about)
-        lines: list[Line] = [(("Keys", "head"), ("   each can be changed in the config file: docs/screens.md", "dim"))]
+        lines: list[Line] = [(("Keys", "head"), ("   to change them: docs/screens.md", "dim"))]
         for key in keys:
             name = left(shown(key.keys, every=True), 12)
             asks = "  (asks first)" if key.control else ""
-            lines.append(((f"  {name}", "key"), (key.help + asks, "")))
+            lines += _entry(name, "key", key.help + asks, width)
         lines += [(), (("Marks", "head"),)]
-        lines += [((f"  {left(mark, 12)}", "accent"), (text, "")) for mark, text in MARKS]
+        lines += [line for mark, text in MARKS for line in _entry(left(mark, 12), "accent", text, width)]
         lines += [(), (("This screen", "head"),), (("  " + self.own_cost(), ""),)]
         return lines
 
@@ -55,3 +55,9 @@ class HelpScreen(ListingScreen):
         frame = self.kd.frame
         share = frame.cpu_share if frame else None
         return "its own CPU share: " + ("n/a" if share is None else f"{share * 100:.1f}% of one core")
+
+
+def _entry(name: str, tone: str, text: str, width: int) -> list[Line]:
+    """A key or mark and its text, wrapped beside it."""
+    first, *rest = wrapped(text, max(width - 15, 16))
+    return [((f"  {name}", tone), (first, "")), *(((" " * 14 + more, ""),) for more in rest)]

@@ -9,7 +9,7 @@ from textual.message import Message
 
 from kdwatch.rundir.text import clean
 from kdwatch.tui.screens.listing import ListingScreen
-from kdwatch.tui.view.line import Line, left, wrapped
+from kdwatch.tui.view.line import Line, cut, left, length, wrapped
 
 TONES = {"ok": "good", "warn": "warn", "denied": "bad", "unavailable": "bad", "unsupported": "dim", "absent": "dim"}
 """Tone of a sensor's status."""
@@ -84,18 +84,23 @@ class SensorsScreen(ListingScreen):
         lines: list[Line] = []
         if feed is not None:
             lines += _section(f"This run ({feed.run.name})", manifest_rows(feed.manifest), width)
-            lines += [*self._devices(), ()]
+            lines += [*self._devices(width), ()]
         if self.here is None:
             return [*lines, (("This machine, now", "head"),), (("  asking the sensors", "dim"),)]
         return lines + _section("This machine, now", self.here, width)
 
-    def _devices(self) -> list[Line]:
+    def _devices(self, width: int) -> list[Line]:
         frame = self.kd.frame
         lines: list[Line] = []
         for row in frame.devices if frame else ():
-            coverage = "" if row.coverage is None else f", readings cover {row.coverage * 100:.1f}% of the time"
+            coverage = "" if row.coverage is None else f", {row.coverage * 100:.1f}% covered"
             text = f"{row.source or 'n/a'}, scope {row.scope}{coverage}"
-            lines.append(((f"  {left(row.key, 10)}", "accent"), (left(row.label, 28), ""), (text, "dim")))
+            key = (f"  {left(row.key, 10)}", "accent")
+            if width >= INDENT + 16 + length(((text, ""),)):
+                lines.append((key, (left(row.label, 28), ""), (text, "dim")))
+                continue
+            lines.append((key, (cut(row.label, width - 12), "")))
+            lines += [((" " * 12 + part, "dim"),) for part in wrapped(text, max(width - 12, 16))]
         return lines
 
 

@@ -8,7 +8,7 @@ from kdwatch.tui.view.header import STATUS_TONES
 from kdwatch.tui.view.line import Line, Piece, cut
 from kdwatch.tui.view.table import Column, fitting, header, name_room, row_line
 
-NAME_MIN = 16
+NAME_MIN = 15
 """Least cells for a run's name."""
 
 WAYS: tuple[Line, ...] = (
@@ -73,5 +73,9 @@ def run_line(row: RunRow, marked: bool, width: int, units: Units) -> Line:
         return ((f"   {row.run_id}  ", ""), (row.problem, "bad"))
     shown = fitting(columns(units), width, NAME_MIN)
     word = " (sample)" if row.sample else ""
-    name = cut(row.name or row.run_id, max(name_room(shown, width) - 3 - len(word), 1))
-    return row_line((f" {'*' if marked else ' '} {name}{word}", "accent" if marked else ""), row, shown, width)
+    room = name_room(shown, width) - 3 - len(word)
+    if room < 8:
+        word = ""
+    name = cut(row.name or row.run_id, max(room, 1)) + word if word else row.name or row.run_id
+    tone = "accent" if marked else "dim" if row.sample else ""
+    return row_line((f" {'*' if marked else ' '} {name}", tone), row, shown, width)
