@@ -8,9 +8,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chromium_page import CHROMIUM, page
+from tui_live import live_run
 from tui_runs import Shape, make_run
 from tui_terminal import kdwatch_home
 
@@ -81,6 +83,34 @@ async def test_a_taken_port_is_one_line(own_home: Path) -> None:
         )
         _, problem = await process.communicate()
         assert process.returncode == 2 and problem.count(b"\n") == 1 and port.encode() in problem
+
+
+@pytest.mark.parametrize(("words", "acts"), [((), False), (("--control",), True)], ids=["looks", "control"])
+async def test_a_tab_acts_on_a_run_only_if_asked(own_home: Path, words: tuple[str, ...], acts: bool) -> None:
+    """The process behind a tab: with --control S asks whether to stop the run, without it S does nothing."""
+    with live_run(own_home / "runs" / "live") as writer:
+        writer.write_to(3.0)
+        async with serving(own_home, "live", *words) as address, aiohttp.ClientSession() as session:
+            base, token = address.split("/?token=")
+            socket = f"{base}/ws/{token}?width=100&height=30".replace("http", "ws")
+            async with session.ws_connect(socket, headers={"Origin": base}) as tab:
+                await tab.send_json(["resize", {"width": 100, "height": 30}])
+                await seen(tab, "prerun")
+                await tab.send_json(["stdin", "S"])
+                await tab.send_json(["stdin", "?"])
+                text = await seen(tab, "Stop the whole run" if acts else "Help on the screen")
+                assert ("Stop the whole run" in text) is acts
+
+
+async def seen(tab: Any, text: str) -> str:
+    """What the tab's process has drawn once `text` is among it."""
+    drawn = ""
+    async with asyncio.timeout(PATIENCE_S):
+        while text not in drawn:
+            message = await tab.receive()
+            data = message.data if isinstance(message.data, bytes) else str(message.data).encode()
+            drawn += data.decode("utf-8", "replace")
+    return drawn
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs the distribution's Chromium")
