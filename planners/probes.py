@@ -192,9 +192,9 @@ def predict_evaluation(probes: Sequence[Probe], rows: float) -> Prediction:
 
 
 def predict_generation(
-    probes: Sequence[Probe], samples: float, batch: float, length: float, teacher_params_b: float | None = None
+    probes: Sequence[Probe], samples: float, batch: float | None, length: float, teacher_params_b: float | None = None
 ) -> Prediction:
-    """Energy in J of generating `samples` answers of at most `length` tokens at a batch.
+    """Energy in J of generating `samples` answers of at most `length` tokens at a batch (None: left to the memory).
 
     Answers are as long, relative to the limit, as those of the probes at the nearest limit. Raises Declined.
     """
@@ -202,7 +202,13 @@ def predict_generation(
     points = [Generated(1.0, p.batch, p.length, r.j_per_token) for p, r in rated if p.batch and p.length]
     same = [r for p, r in rated if p.batch == batch and p.length == length]
     startups = [p.startup_j for p, _ in rated]
-    rate = _measured(same) if same else fit_generation(points, teacher_params_b).j_per_token(batch, length)
+    if not same and batch is None:
+        raise Declined("the batch is left to the memory, and was not probed so at this length; set batch_rows")
+    rate = (
+        _measured(same)
+        if same or batch is None
+        else fit_generation(points, teacher_params_b).j_per_token(batch, length)
+    )
     return _whole(rate, samples * length * _fill([p for p, _ in rated], length), startups)
 
 

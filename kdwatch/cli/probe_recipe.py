@@ -18,6 +18,8 @@ MANY_STEPS = 100_000
 """Updates that a student's probe may take; it stops itself long before."""
 BATCHES = 6
 """Batches that a generation probe answers."""
+SMALL_BATCH, LARGE_BATCH = 16, 128
+"""Rows of a batch that is probed beside the one left to the memory, and that one's as it is guessed."""
 TEST_BATCHES = 6
 """Batches of each benchmark that an evaluation's probe asks."""
 Part = dict[str, Any]
@@ -138,15 +140,15 @@ def _forward(stage: StageRecipe, inputs: Mapping[str, str]) -> list[Part]:
 
 
 def _generation(stage: StageRecipe, inputs: Mapping[str, str]) -> list[Part]:
-    """Two batches times two lengths; the first one's answers are what a student's probe trains on."""
-    batch, length = int(stage.settings.get("batch_rows") or 16), int(stage.settings.get("max_new_tokens", 512))
+    """Two batches times two lengths; the first one's answers are what a student's probe trains on. A batch that the
+    recipe leaves to the memory is left to it here too."""
+    batch, length = stage.settings.get("batch_rows"), int(stage.settings.get("max_new_tokens", 512))
     made: list[Part] = []
-    for rows in dict.fromkeys((batch, max(1, batch // 4))):
+    for rows in dict.fromkeys((batch, max(1, batch // 4) if batch else SMALL_BATCH)):
         for tokens in dict.fromkeys((length, max(4, length // 4))):
-            end = f"-b{rows}-l{tokens}" if made else ""
-            made.append(
-                _part(stage, end, inputs, {"batch_rows": rows, "max_new_tokens": tokens, "prompts": BATCHES * rows})
-            )
+            end = f"-b{rows or 'all'}-l{tokens}" if made else ""
+            prompts = BATCHES * (rows or LARGE_BATCH)
+            made.append(_part(stage, end, inputs, {"batch_rows": rows, "max_new_tokens": tokens, "prompts": prompts}))
     return made
 
 

@@ -15,8 +15,9 @@ from kdwatch.cli.root import cli
 from kdwatch.pipeline.recipe import load_recipe, parse_recipe
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.writer import RunWriter
+from planners.costmodel import Declined
 from planners.proberead import read_probes
-from planners.probes import Probe, rate_of
+from planners.probes import Probe, predict_generation, rate_of
 
 KD = """
 name: kd
@@ -87,6 +88,18 @@ def test_generation_is_probed_at_two_batches_and_two_lengths(tmp_path: Path) -> 
     assert {(s["batch_rows"], s["max_new_tokens"]) for s in made} == {(16, 64), (16, 16), (4, 64), (4, 16)}
     assert all(s["prompts"] == 6 * s["batch_rows"] for s in made)
     assert found["student"]["inputs"] == {"data": "answers"} and found["answers"]["whole"]
+
+
+def test_a_batch_that_is_left_to_the_memory_is_probed_so(tmp_path: Path) -> None:
+    text = SYNTHETIC.replace(", batch_rows: 16", "")
+    (found,) = parts(probe_plan(recipe(tmp_path, text), 128, 30.0), tmp_path).values()
+    made = [part["with"] for part in found.values() if part["uses"] == "teacher.generate"]
+    assert {(s.get("batch_rows"), s["max_new_tokens"]) for s in made} == {(None, 64), (None, 16), (16, 64), (16, 16)}
+    steady = tuple((100.0 * n, 200.0 * n) for n in range(10))
+    left = Probe("generate", steady, 0.0, 0.0, length=64.0, samples=90.0)
+    assert predict_generation([left], 1000, None, 64).mean == pytest.approx(1000 * 10 * 2.0)
+    with pytest.raises(Declined, match="left to the memory"):
+        predict_generation([left], 1000, None, 32)
 
 
 def test_stages_on_other_gpus_are_probed_there_with_what_they_need(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ stages:
     assert look(sized, text)["student"].amounts.how == "at most"
     points = tuple((100.0 * n, 300.0 * n) for n in range(10))
     settings = {"teacher": "model", "max_new_tokens": 64}
-    probe = Probe("generate", points, 10.0, 0.0, params_b=0.001, batch=16, length=64.0, samples=90.0,
+    probe = Probe("generate", points, 10.0, 0.0, params_b=0.001, length=64.0, samples=90.0,
                   made=Made(60.0, 1200.0), uses="teacher.generate", settings=settings)  # fmt: skip
     found = look(sized, text, Machine("cpu", (), [probe]))
     assert found["answers"].amounts.tokens == pytest.approx(3 * 10.0), "3 prompts of 900/90 tokens"

@@ -56,7 +56,8 @@ def from_probes(stage: ResolvedStage, amounts: Amounts, probes: Sequence[Probe])
         return predict_forward(mine, _known(tokens, "tokens"), float(stage.settings["batch_tokens"]))
     rows = _known(amounts.rows, "prompts")
     if uses == "teacher.generate":
-        batch = float(stage.settings.get("batch_rows") or mine[0].batch or 16)
+        given = stage.settings.get("batch_rows")
+        batch = float(given) if given else None
         return predict_generation(mine, rows, batch, float(stage.settings["max_new_tokens"]), size)
     return predict_evaluation(mine, rows)
 
