@@ -446,6 +446,23 @@ def test_compare_cuts_no_number() -> None:
         assert ("on it" if first == 3 else "beaten by") in place
 
 
+def test_a_reused_stage_takes_no_other_stages_bar() -> None:
+    """The first run reused `cache` and trained for 4 MJ, the second made it for 1 MJ and trained for 2 MJ; what was
+    saved is marked as estimated where the run's own energy is."""
+    runs = [compared("one", 4e6, 0.5), compared("two", 3e6, 0.5)]
+    cache = runs[0]["stages"][0] | {"name": "cache", "energy_j": {"total": 1e6, "estimated": 0.0}}
+    runs[1]["stages"][0]["energy_j"]["total"] = 2e6
+    runs[1]["stages"].insert(0, cache)
+    again = {"status": "reused", "energy_j": {"total": 0.0, "estimated": 0.0}, "reused_from": {"energy_j": 1e6}}
+    runs[0]["stages"].insert(0, cache | again)
+    runs[0]["stages"][1]["energy_j"]["estimated"] = 1.0
+    text = [text_of(line) for line in compare_lines(runs, 98, Units("J"), ASCII)]
+    at = next(y for y, line in enumerate(text) if line.startswith("cache"))
+    assert "saved ~1.00 MJ" in text[at + 1] and text[at + 1].count("#") == pytest.approx(38 / 4, abs=1)
+    bars = text[at + 3][18:]
+    assert bars[:40].count("#") == 38 and bars[40:].count("#") == pytest.approx(19, abs=1)
+
+
 async def test_compare_walks_through_runs_that_do_not_fit(own_home: Path) -> None:
     """At 40 columns one of three: right and left walk, and stop at the ends."""
     for name in ("one", "two", "three"):

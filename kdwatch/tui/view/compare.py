@@ -88,7 +88,8 @@ def _stages(reports: Sequence[Report], grid: Grid, units: Units, glyphs: Glyphs)
     lines: list[Line] = []
     for name, row in zip(names, found, strict=True):
         lines.append(grid.row(name, [_energy(s, units) for s in row]))
-        lines.append(grid.row("", [_saved(s, units) or (bar, "line") for s, bar in zip(row, bars, strict=False)]))
+        second = [_saved(s, r, units) or (bar, "line") for s, r, bar in zip(row, reports, bars, strict=False)]
+        lines.append(grid.row("", second))
     return lines
 
 
@@ -118,19 +119,25 @@ def _energy(stage: Mapping[str, Any] | None, units: Units) -> Piece:
     return ("~" if energy["estimated"] else "") + text, ""
 
 
-def _saved(stage: Mapping[str, Any] | None, units: Units) -> Piece | None:
-    """What a reused stage saved; None for one that ran."""
+def _saved(stage: Mapping[str, Any] | None, report: Report, units: Units) -> Piece | None:
+    """What a reused stage saved; None for one that ran. How that was measured is not recorded: where a part of this
+    run is estimated it is marked likewise."""
     if stage is None or stage["status"] != "reused":
         return None
-    return f"saved {units.energy((stage['reused_from'] or {}).get('energy_j'))}", "good"
+    saved = units.energy((stage["reused_from"] or {}).get("energy_j"))
+    return f"saved {'~' if is_estimated(report) and saved != 'n/a' else ''}{saved}", "good"
+
+
+def is_estimated(report: Report) -> bool:
+    """A part of the run's energy is a model's."""
+    return any(s["energy_j"]["estimated"] for s in report["stages"])
 
 
 def _totals(reports: Sequence[Report], grid: Grid, units: Units) -> list[Line]:
     def energy(report: Report, field: str) -> str:
         """With its mark where a part of the run's energy is estimated."""
         text = units.energy(report[field])
-        estimated = any(s["energy_j"]["estimated"] for s in report["stages"])
-        return "~" + text if estimated and text != "n/a" and report[field] else text
+        return "~" + text if is_estimated(report) and text != "n/a" and report[field] else text
 
     rows: list[tuple[str, list[Piece]]] = [
         ("total", [(energy(r, "total_j"), "head") for r in reports]),
