@@ -159,6 +159,30 @@ def test_a_new_user_comes_from_the_samples_to_a_replay_and_a_plan(own_home: Path
     assert terminal.wait() == 0 and restored(terminal.written)
 
 
+def test_the_wheel_moves_text_and_cursor(own_home: Path) -> None:
+    """As a terminal reports it: three lines of the help a notch, one run of the list."""
+    for name in ("r1", "r2"):
+        make_run(own_home / "runs" / name, Shape(gpus=2))
+    terminal = Terminal(["watch", "r1"], (80, 24), **kdwatch_home(own_home))
+    terminal.wait_for("teacher logits")
+    terminal.send("?")
+    terminal.wait_for("1-21 of")
+    down, up = "\x1b[<65;20;10M", "\x1b[<64;20;10M"
+    terminal.send(down)
+    terminal.wait_for("4-24 of")
+    terminal.send(up)
+    terminal.wait_for("1-21 of")
+    terminal.send("1")
+    terminal.wait_for("(sample)")
+    terminal.send(down)
+    terminal.send("m")
+    terminal.wait_for("* kd-qwen")
+    marked = [y for y, line in enumerate(terminal.text.splitlines()) if "* kd-qwen" in line]
+    assert marked == [4], "the second run"
+    terminal.send("\x11")
+    assert terminal.wait() == 0
+
+
 def test_the_command_line_outranks_the_environment(run: Path, own_home: Path) -> None:
     """--units over KDWATCH_UNITS; --readonly takes the control keys away."""
     terminal = Terminal(

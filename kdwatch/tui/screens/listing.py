@@ -11,6 +11,9 @@ from kdwatch.tui.screens.base import KdScreen
 from kdwatch.tui.view.line import Line, spread
 from kdwatch.tui.widgets.lines import Lines
 
+WHEEL_LINES = 3
+"""Lines of text that a notch of the wheel moves."""
+
 
 class ListingScreen(KdScreen):
     """Subclasses give `title` and `content`; with `SELECTS` the cursor moves, else the text."""
@@ -83,6 +86,14 @@ class ListingScreen(KdScreen):
     def page(self) -> int:
         """Lines of one page."""
         return max(self.query_one("#body", Lines).size.height - self.HEAD_LINES - 1, 1)
+
+    def on_mouse_scroll_down(self) -> None:
+        """The wheel moves as the arrow keys do."""
+        self.move(1 if self.SELECTS else WHEEL_LINES)
+
+    def on_mouse_scroll_up(self) -> None:
+        """And back."""
+        self.move(-1 if self.SELECTS else -WHEEL_LINES)
 
     def do_down(self) -> None:
         """Line down."""
