@@ -19,7 +19,7 @@ from kdwatch.ledger.types import Totals
 from kdwatch.ledger.warnings import Warnings
 from kdwatch.rundir.shape import mapping, shaped
 
-STATE = 2
+STATE = 3
 """Number of the state's format and of the rules that made it; a state of another number is not continued."""
 
 

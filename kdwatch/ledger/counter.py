@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kdwatch.ledger.power import PowerTrack, Reach
+from kdwatch.ledger.power import EDGE_TIME_S, PowerTrack, Reach
 
 STALE_S = 2.0
 """A counter without a tick for this long while power flows is frozen or lost."""
@@ -37,6 +37,8 @@ class Tick(NamedTuple):
     """Part of `joules` that came from power."""
     uncovered_s: float
     """Time that neither counter nor power covers."""
+    variance: float
+    """Of `bridged_j`, in square joules."""
 
     @property
     def t(self) -> float:
@@ -57,6 +59,7 @@ class CounterTrack:
         "_highs",
         "_pinned",
         "_power",
+        "always_moves",
         "flag",
         "limit_w",
         "period_doubt_s",
@@ -76,6 +79,7 @@ class CounterTrack:
         limit_w: float,
         wrap_j: float | None = None,
         refresh_s: float = 0.1,
+        always_moves: bool = False,
     ) -> None:
         self._power = power
         self.flag = flag
@@ -84,6 +88,8 @@ class CounterTrack:
         self.wrap_j = wrap_j
         self.refresh_s = refresh_s
         """Longest time between two updates of a healthy counter."""
+        self.always_moves = always_moves
+        """No device of this kind draws 0 W: a counter that is read and stands still does not work."""
         self.period_s = 0.0
         """Time between updates, from two ticks of one burst; 0 until one was seen."""
         self.period_doubt_s = math.inf
@@ -122,7 +128,7 @@ class CounterTrack:
         power = self._power()
         before = power.reach(t) if power.first_t is not None and power.first_t < t else None
         joules, uncovered = (before.joules, before.uncovered_s) if before else (0.0, 0.0)
-        self._append(Tick(t - self.refresh_s, t, joules, joules, uncovered))
+        self._append(Tick(t - self.refresh_s, t, joules, joules, uncovered, 0.0))
 
     def _append(self, tick: Tick) -> None:
         self.ticks.append(tick)
@@ -139,20 +145,24 @@ class CounterTrack:
 
     def _advance(self, t: float, raw: float, step: float) -> None:
         last = self.ticks[-1]
-        low = max(self.read_t, t - self.refresh_s)
+        low, stood = max(self.read_t, t - self.refresh_s), self.read_t - last.high > STALE_S
         self.raw, self.read_t = raw, t
         if step == 0.0:
             self._still(t)
             return
         if t - last.high > STALE_S:
             bridge = self._bridge(last, t)
-            if bridge.uncovered_s < 0.1 * (t - last.high) and step < FROZEN_SHARE * bridge.joules:
+            if bridge.uncovered_s < 0.1 * (t - last.high):
+                frozen = step < FROZEN_SHARE * bridge.joules
+            else:
+                frozen = stood and self.always_moves
+            if frozen:
                 self.flag("frozen", t)
-                self._append_bridge(last, t, bridge)
+                self._append_bridge(last, t, bridge, step)
                 return
         self._learn(last, low, t)
         uncovered = last.uncovered_s + (t - last.high if self._lost_wraps(t) else 0.0)
-        self._append(Tick(low, t, last.joules + step, last.bridged_j, uncovered))
+        self._append(Tick(low, t, last.joules + step, last.bridged_j, uncovered, last.variance))
 
     def _lost_wraps(self, t: float) -> bool:
         """Whether the time since the last tick is long enough for whole wraps at the power of before: the step is
@@ -183,7 +193,7 @@ class CounterTrack:
     def _still(self, t: float) -> None:
         """The counter did not move: news only where it would have, had energy flowed."""
         self.read_t = t
-        if self.refresh_s <= FAST_S:
+        if self.refresh_s <= FAST_S and not self.always_moves:
             self._append(self.ticks[-1]._replace(low=t - self.refresh_s, high=t))
 
     def _odd(self, t: float, raw: float) -> None:
@@ -214,14 +224,19 @@ class CounterTrack:
             max(0.0, now.joules - then.joules), now.uncovered_s - then.uncovered_s, now.variance - then.variance
         )
 
-    def _append_bridge(self, last: Tick, t: float, bridge: Reach) -> None:
+    def _append_bridge(self, last: Tick, t: float, bridge: Reach, counted_j: float = 0.0) -> None:
+        """A tick at `t` by power, with the variance of power alone, or by what was counted where power knows less."""
+        joules = bridge.joules if bridge.joules > counted_j else 0.0
+        power = self._power()
+        ends = [EDGE_TIME_S * (power.watts_at(edge) or 0.0) for edge in (last.t, t)] if joules else []
         self._append(
             Tick(
                 t - 1e-3,
                 t,
-                last.joules + bridge.joules,
-                last.bridged_j + bridge.joules,
+                last.joules + (joules or counted_j),
+                last.bridged_j + joules,
                 last.uncovered_s + bridge.uncovered_s,
+                last.variance + (bridge.variance + sum(e * e for e in ends) / 12.0 if joules else 0.0),
             )
         )
 

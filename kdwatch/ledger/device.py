@@ -13,7 +13,7 @@ from kdwatch.ledger.correction import Correction
 from kdwatch.ledger.counter import CounterTrack
 from kdwatch.ledger.dark import DarkTime
 from kdwatch.ledger.edge import Level, level_of_counter
-from kdwatch.ledger.power import PowerTrack
+from kdwatch.ledger.power import EDGE_TIME_S, PowerTrack
 
 HORIZON_S = 1.0
 """An edge is settled once readings reach this far beyond it."""
@@ -29,8 +29,6 @@ LARGEST_W = {"gpu": 3000.0, "cpu": 2000.0, "dram": 1000.0, "ram_estimated": 1000
 """Largest believable power by kind, where a device states no limit."""
 INSTANT_AGE_S = 0.008
 """Usual age of an instantaneous value when it is read (boards point-sample it every 20 ms or so)."""
-EDGE_TIME_S = 0.03
-"""Without a counter, an edge is known no better than this: values are that old."""
 FAST_S = 0.001
 """A RAPL counter updates about every millisecond, a model's at every reading."""
 NVML_REFRESH_S = 0.1
@@ -61,6 +59,7 @@ class DeviceTrack:
             COUNTER_FACTOR / LIMIT_FACTOR * self.largest_w if limit else self.largest_w,
             positive(spec.get("wrap_j")),
             positive(spec.get("refresh_s")) or self._usual_refresh(),
+            always_moves=not imported and self.source != "estimated",
         )
         self.dark = DarkTime()
         self.last_t = -math.inf
@@ -205,6 +204,7 @@ class DeviceTrack:
             joules=max(level.joules, now.level.joules),
             bridged_j=max(level.bridged_j, now.level.bridged_j),
             uncovered_s=max(level.uncovered_s, now.level.uncovered_s),
+            bridge_variance=max(level.bridge_variance, now.level.bridge_variance),
         )
         self._book(accounts.owner(now.owner), now, level, flags)
         for name in now.shared:
@@ -232,7 +232,8 @@ class DeviceTrack:
     def _variance(self, before: Level, after: Level) -> float:
         if self.counter.raw is None:
             return max(0.0, after.variance - before.variance) + before.edge_variance + after.edge_variance
-        return sum(x.edge_variance or x.variance for x in (before, after))  # before the counter's first value: power's
+        edges = sum(x.edge_variance or x.variance for x in (before, after))  # before the counter's first value: power's
+        return edges + after.bridge_variance - before.bridge_variance
 
     # -- answers
 

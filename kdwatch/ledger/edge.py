@@ -47,6 +47,8 @@ class Level(NamedTuple):
     """Time up to the same moment in which power was silent beside a counter."""
     dark_j: float = 0.0
     """What the counter counted in that time."""
+    bridge_variance: float = 0.0
+    """Of `bridged_j`, a running sum."""
 
 
 def level_of_counter(counter: CounterTrack, power: PowerTrack, t: float) -> Level:
@@ -63,14 +65,13 @@ def level_of_counter(counter: CounterTrack, power: PowerTrack, t: float) -> Leve
         return _one_sided(counter, power, tick, t, integrated)
     joules, variance = _merge(counter, power, t)
     share = (joules - before.joules) / (after.joules - before.joules) if after.joules > before.joules else 0.0
-    return Level(
-        t,
-        joules,
-        before.bridged_j + share * (after.bridged_j - before.bridged_j),
-        before.uncovered_s + share * (after.uncovered_s - before.uncovered_s),
-        variance,
-        integrated,
-    )
+    return _between(before, after, t, share)._replace(joules=joules, variance=variance, power_j=integrated)
+
+
+def _between(before: Tick, after: Tick, t: float, share: float) -> Level:
+    """At a share of the way between two ticks, what was bridged and what is uncovered."""
+    bridged, uncovered, variance = (a + share * (b - a) for a, b in zip(before[-3:], after[-3:], strict=True))
+    return Level(t, 0.0, bridged, uncovered, 0.0, None, bridge_variance=variance)
 
 
 def _merge(counter: CounterTrack, power: PowerTrack, t: float) -> tuple[float, float]:
@@ -129,7 +130,14 @@ def _one_sided(counter: CounterTrack, power: PowerTrack, tick: Tick, t: float, i
     if t >= tick.t:
         joules = max(joules, tick.joules)
     bridged = joules - tick.joules if abs(t - tick.high) > STALE_S else 0.0
-    return Level(t, joules, tick.bridged_j + bridged, tick.uncovered_s + uncovered, variance, integrated)
+    found = _between(tick, tick, t, 0.0)
+    return found._replace(
+        joules=joules,
+        bridged_j=tick.bridged_j + bridged,
+        uncovered_s=tick.uncovered_s + uncovered,
+        variance=variance,
+        power_j=integrated,
+    )
 
 
 def _without_power(counter: CounterTrack, before: Tick | None, after: Tick | None, t: float) -> Level:
@@ -141,16 +149,11 @@ def _without_power(counter: CounterTrack, before: Tick | None, after: Tick | Non
         held = max(-STALE_S, min(t - tick.t, STALE_S)) if watts else 0.0
         uncovered = t - tick.t - held
         edge = watts * held
-        return Level(t, tick.joules + edge, tick.bridged_j, tick.uncovered_s + uncovered, edge * edge / 12.0, None)
+        found = _between(tick, tick, t, 0.0)
+        uncovered += tick.uncovered_s
+        return found._replace(joules=tick.joules + edge, uncovered_s=uncovered, variance=edge * edge / 12.0)
     share, joules, variance = _line(before, after, t)
-    return Level(
-        t,
-        joules,
-        before.bridged_j + share * (after.bridged_j - before.bridged_j),
-        before.uncovered_s + share * (after.uncovered_s - before.uncovered_s),
-        variance,
-        None,
-    )
+    return _between(before, after, t, share)._replace(joules=joules, variance=variance)
 
 
 def _line(before: Tick, after: Tick, t: float) -> tuple[float, float, float]:

@@ -15,6 +15,8 @@ PERIOD_FROM_S = 0.05
 """Shorter intervals are bursts at edges: they say nothing of the period."""
 DENSE_S = 0.03
 """Samples closer than this show every change that the sensor shows."""
+EDGE_TIME_S = 0.03
+"""Of power alone, an edge is known no better than this: values are that old."""
 
 
 class Reach(NamedTuple):

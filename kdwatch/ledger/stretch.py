@@ -10,7 +10,7 @@ from functools import reduce
 from itertools import islice
 from operator import add, sub
 
-from kdwatch.ledger.counter import BURST_S, SLACK_J, SLACK_S, STALE_S, Tick
+from kdwatch.ledger.counter import BURST_S, SLACK_J, SLACK_S, STALE_S
 from kdwatch.ledger.device import KEPT_S, DeviceTrack
 from kdwatch.ledger.power import DENSE_S, GAP_S, PERIOD_FROM_S, Entry
 
@@ -83,9 +83,7 @@ def _count(track: DeviceTrack, times: Sequence[float], joules: list[float]) -> N
     counter, last = track.counter, track.counter.ticks[-1]
     assert counter.raw is not None
     rises = map(sub, joules, [counter.raw, *joules[:-1]])
-    tick = Tick(
-        times[-1] - counter.refresh_s, times[-1], reduce(add, rises, last.joules), last.bridged_j, last.uncovered_s
-    )
+    tick = last._replace(low=times[-1] - counter.refresh_s, high=times[-1], joules=reduce(add, rises, last.joules))
     counter.restart(tick, joules[-1])
 
 

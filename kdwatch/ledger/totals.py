@@ -92,7 +92,8 @@ def coverage_of(account: Account) -> float | None:
     """Share of an account's time with readings; None for an empty window."""
     if account.time_s <= 0.0:
         return None
-    return max(0.0, min(1.0, 1.0 - account.uncovered_s / account.time_s))
+    share = min(1.0, 1.0 - account.uncovered_s / account.time_s)
+    return share if share > 1e-9 else 0.0
 
 
 def flags_of(track: DeviceTrack, account: Account) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """Energy of a device up to a moment, by sections 3 and 4 of docs/protocol.md alone.
 
-Nothing of kdwatch is imported: this is the other team of the protocol's first sentence. It states each rule once, for
-sensors that work: wraps and gaps, but no impossible steps, resets or frozen counters.
+Nothing of kdwatch is imported: this is the other team of the protocol's first sentence. It states each rule once.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ FINE_S, HELD_S = 0.006, 0.0205
 
 
 class Level(NamedTuple):
-    """E(t), seconds uncovered so far, variance of this edge, variance of the samples so far."""
+    """E(t), seconds uncovered so far, variance of this edge, variance of the samples (or bridges) so far."""
 
     j: float
     dark: float = 0.0
@@ -120,11 +119,13 @@ class Missed:
 
 
 class Tick(NamedTuple):
-    """The counter changed in (low, high]."""
+    """The counter changed in (low, high]; seconds uncovered and variance of what was bridged so far."""
 
     low: float
     high: float
     j: float
+    dark: float = 0.0
+    samples: float = 0.0
 
     @property
     def t(self) -> float:
@@ -138,25 +139,58 @@ class Tick(NamedTuple):
 class Counter:
     """Section 4."""
 
-    def __init__(self, update: float, wrap: float | None) -> None:
-        self.update, self.wrap = update, wrap or 0.0
+    def __init__(self, update: float, wrap: float | None, watts: float, model: bool) -> None:
+        self.update, self.wrap, self.watts, self.model = update, wrap or 0.0, watts, model
         self.ticks: list[Tick] = []
+        self.odd: tuple[float, float] | None = None
         self.period = self.doubt = self.raw = self.read = 0.0
 
-    def add(self, t: float, raw: float) -> None:
-        step = raw - self.raw + (self.wrap if raw < self.raw else 0.0)
-        low = max(self.read, t - self.update)
-        self.raw, self.read = raw, t
+    def add(self, t: float, raw: float, power: Power) -> None:
         if not self.ticks:
-            self.ticks.append(Tick(t - self.update, t, 0.0))
-        elif step or self.update <= 0.005:
-            last, new = self.ticks[-1], Tick(low if step else t - self.update, t, self.ticks[-1].j + step)
-            self.ticks.append(new)
-            doubt, apart = (new.u + last.u) / 2, new.t - last.t
-            if step and doubt <= FINE_S and 0.005 <= apart <= 0.15:
-                ratio = apart / self.period if self.period else 0.0
-                if ratio < 0.75 or (ratio < 1.25 and doubt < self.doubt):
-                    self.period, self.doubt, self.update = apart, doubt, min(self.update, apart + doubt)
+            self.ticks, self.raw, self.read = [Tick(t - self.update, t, 0.0)], raw, t
+            return
+        step = self._step(self.raw, raw, self.ticks[-1].high, t)
+        if step is None and self.odd and (step := self._step(self.odd[1], raw, self.odd[0], t)) is not None:
+            self._bridge(self.odd[0], 0.0, power)
+            self.read, self.raw = self.odd
+        self.odd = (t, raw) if step is None else None
+        if step is None:
+            return
+        last, low, stood = self.ticks[-1], max(self.read, t - self.update), self.read - self.ticks[-1].high
+        self.raw, self.read = raw, t
+        if not step:
+            if self.model:
+                self.ticks.append(last._replace(low=t - self.update, high=t))
+            return
+        if t - last.high > 2:
+            j, dark, _ = self._by_power(t, power)
+            if step < j / 2 if dark < (t - last.high) / 10 else stood > 2 and not self.model:
+                self._bridge(t, step, power)
+                return
+        new = last._replace(low=low, high=t, j=last.j + step)
+        self.ticks.append(new)
+        doubt, apart = (new.u + last.u) / 2, new.t - last.t
+        if doubt <= FINE_S and 0.005 <= apart <= 0.15:
+            ratio = apart / self.period if self.period else 0.0
+            if ratio < 0.75 or (ratio < 1.25 and doubt < self.doubt):
+                self.period, self.doubt, self.update = apart, doubt, min(self.update, apart + doubt)
+
+    def _step(self, base: float, raw: float, since: float, t: float) -> float | None:
+        step = raw - base + (self.wrap if raw < base else 0.0)
+        return step if 0 <= step <= self.watts * (t - since + 0.25) + 5 else None
+
+    def _by_power(self, t: float, power: Power) -> tuple[float, float, float]:
+        last = self.ticks[-1]
+        if not power.t:
+            return 0.0, t - last.t, 0.0
+        a, b = power.upto(last.t), power.upto(t)
+        ends = ((0.03 * power.at(last.t)) ** 2 + (0.03 * power.at(t)) ** 2) / 12
+        return max(0.0, b.j - a.j), b.dark - a.dark, b.samples - a.samples + ends
+
+    def _bridge(self, t: float, step: float, power: Power) -> None:
+        last, (j, dark, samples) = self.ticks[-1], self._by_power(t, power)
+        j, samples = (j, samples) if j > step else (step, 0.0)
+        self.ticks.append(Tick(t - 0.001, t, last.j + j, last.dark + dark, last.samples + samples))
 
     def level(self, t: float, power: Power) -> Level:
         i = bisect_right([k.high for k in self.ticks], t)
@@ -166,8 +200,14 @@ class Counter:
         if self.period and any(k.u <= FINE_S for k in near):
             near = [self._placed(k, [n for n in near if n.u <= FINE_S]) for k in near]
         before, after = near[: min(i, 3)][::-1], near[min(i, 3) :]
-        if power.t and not power.shift and (found := self._one_step(near, t, power)):
-            return found
+        found = self._one_step(near, t, power) if power.t and not power.shift else None
+        found = found or self._merged(before, after, t, power)
+        a, b = before[0], after[0]
+        x = (found.j - a.j) / (b.j - a.j) if power.t and b.j > a.j else 0.0 if power.t else (t - a.t) / (b.t - a.t)
+        x = x if power.t else min(1.0, max(0.0, x))
+        return found._replace(dark=a.dark + x * (b.dark - a.dark), samples=a.samples + x * (b.samples - a.samples))
+
+    def _merged(self, before: list[Tick], after: list[Tick], t: float, power: Power) -> Level:
         ways = []
         for side in (before, after):
             lit = [k for k in side if power.t and abs(power.upto(k.t).dark - power.upto(t).dark) < 1e-6]
@@ -178,7 +218,7 @@ class Counter:
         low = before[0].j if before[0].high <= t else -math.inf
         high = next((k.j for k in after if k.low >= t), math.inf)
         alike = (sum(way.edge**-0.5 for way in ways) / weight) ** 2
-        edge = 1 / weight if any(k.u <= FINE_S for k in near) else alike
+        edge = 1 / weight if any(k.u <= FINE_S for k in before + after) else alike
         return Level(min(max(j, low), high), 0.0, edge)
 
     def _placed(self, tick: Tick, fine: list[Tick]) -> Tick:
@@ -208,11 +248,11 @@ class Counter:
         tick, other = self.ticks[i], self.ticks[i - 1 if i else 1]
         if power.t:
             lead = self._lead(tick, t, power)
-            dark = power.upto(t).dark - power.upto(tick.t).dark
-            return lead._replace(j=max(lead.j, tick.j) if t >= tick.t else lead.j, dark=dark)
+            dark = tick.dark + power.upto(t).dark - power.upto(tick.t).dark
+            return lead._replace(j=max(lead.j, tick.j) if t >= tick.t else lead.j, dark=dark, samples=tick.samples)
         held = max(-2.0, min(t - tick.t, 2.0))
         j = held * (tick.j - other.j) / (tick.t - other.t)
-        return Level(tick.j + j, t - tick.t - held, j * j / 12)
+        return Level(tick.j + j, tick.dark + t - tick.t - held, j * j / 12, tick.samples)
 
     def _one_step(self, near: list[Tick], t: float, power: Power) -> Level | None:
         a = next((k for k in reversed(near) if k.t <= t), None)
@@ -236,7 +276,9 @@ def levels(device: dict[str, Any], rows: list[list[Any]], edges: list[float]) ->
     """E at each edge, as it stood when the device's readings were 1 s beyond it."""
     gpu, model, window = device["kind"] == "gpu", device["source"] == "estimated", device.get("average_window_s") or 0.0
     power, average = Power(0.008 if gpu else 0.0, 0.0, model), Power(0.0, window / 2 + 0.05)
-    missed, counter = Missed(power, window), Counter(0.1 if gpu else 0.001, device.get("wrap_j"))
+    watts = 2 * (device.get("limit_w") or 0.0) or (3000.0 if gpu else 2000.0 if device["kind"] == "cpu" else 1000.0)
+    missed = Missed(power, window)
+    counter = Counter(0.1 if gpu else 0.001, device.get("wrap_j"), watts, model)
     found: list[Level] = []
 
     def level(t: float) -> Level:
@@ -255,8 +297,8 @@ def levels(device: dict[str, Any], rows: list[list[Any]], edges: list[float]) ->
             average.add(t, mean)
             if device["source"] != "counter":
                 missed.add(t, mean)
-        if raw is not None:
-            counter.add(t, raw)
+        if raw is not None and raw >= 0:
+            counter.add(t, raw, power if power.t else average)
         known = t if counter.ticks else power.read
         while len(found) < len(edges) and edges[len(found)] + 1 <= known:
             found.append(level(edges[len(found)]))

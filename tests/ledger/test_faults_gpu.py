@@ -7,7 +7,7 @@ import json
 import naive
 import pytest
 from board_simulation import AVERAGE_WINDOW_S, Board, Trace, polls
-from ledger_inputs import end, every, fill, gpu, manifest, package, part, stage, start
+from ledger_inputs import end, every, fill, gpu, manifest, model, package, part, stage, start
 
 from kdwatch.ledger.core import Ledger
 
@@ -80,6 +80,91 @@ def test_fault_31_a_counter_frozen_to_the_end_falls_back_to_power() -> None:
     device = part(ledger.totals(), "s", "g0")
     assert device.energy_j == pytest.approx(6000.0, rel=0.01)
     assert "bridged" in device.flags and device.source == "integrated"
+
+
+@pytest.mark.parametrize("power_before_s", [0.0, 8.0], ids=["no power ever", "power dark as long"])
+def test_fault_31_a_counter_frozen_without_power_is_a_gap(power_before_s: float) -> None:
+    """A board draws more than 0 W: what stands still for 10 s of 30 s at 300 W, and is read, is unknown, not 0 J."""
+
+    def counter(t: float) -> float:
+        return 300.0 * (t if t < 8 else 8 if t < 18 else t - 10)
+
+    def power(t: float) -> float | None:
+        return 300.0 if t < power_before_s or (power_before_s and t >= 18) else None
+
+    events = [start(1.0, "all"), end(30.0, "all"), start(31.0, "after"), end(32.0, "after")]
+    ledger = fill(Ledger(manifest([gpu()], ["all", "after"])), events, "g0", every(TENTH, 0.0, 34.0), counter, power)
+    device = part(ledger.totals(), "all", "g0")
+    assert {"frozen", "gap"} <= set(device.flags) and device.coverage == pytest.approx(19 / 29, abs=0.08)
+    assert 0.0 < 8700.0 - device.energy_j <= device.bound.edge_j + device.bound.gap_j
+    assert device.mean_w == pytest.approx(300.0, rel=0.02)
+    assert naive.last_minus_first([counter(1.0), counter(30.0)]) == 5700.0
+    assert part(ledger.totals(), "after", "g0").coverage == 1.0
+    assert {"counter_frozen", "gap"} <= {w["code"] for w in ledger.totals().warnings}
+
+
+@pytest.mark.parametrize("device", [gpu(), package("g0"), gpu(source="integrated")], ids=["board", "package", "power"])
+def test_fault_31_a_counter_that_never_moves_is_unknown_never_0_joules(device: dict) -> None:
+    """Such zones are seen in virtual machines. A stage in the middle of it, and one that is still going on."""
+    events = [start(5.0, "over"), end(9.0, "over"), start(10.0, "running")]
+    ledger = fill(Ledger(manifest([device], ["over", "running"])), events, "g0", every(1.0, 0.0, 20.0), lambda t: 77.0)
+    for name in ("over", "running"):
+        found = part(ledger.totals(), name, "g0")
+        assert found.energy_j is None and found.coverage == 0.0
+        assert device["kind"] in stage(ledger.totals(), name).energy_j["missing"]
+
+
+def test_a_package_frozen_for_a_while_is_a_gap() -> None:
+    events = [start(1.0, "s"), end(30.0, "s")]
+    ledger = fill(
+        Ledger(manifest([package("g0")], ["s"])), events, "g0", every(1.0, 0.0, 33.0),
+        lambda t: 100.0 * (t if t < 8 else 8 if t < 18 else t - 10),
+    )  # fmt: skip
+    found = part(ledger.totals(), "s", "g0")
+    assert {"frozen", "gap"} <= set(found.flags) and found.coverage == pytest.approx(19 / 29, abs=0.04)
+    assert 0.0 < 2900.0 - found.energy_j <= found.bound.gap_j
+
+
+def test_a_model_or_a_log_may_stand_still() -> None:
+    """A process that does nothing has a share of 0 W; a log in whole kWh counts in steps."""
+    for spec, imported in ((model("g0"), False), (gpu(source="imported"), True)):
+        events = [start(1.0, "s"), end(9.0, "s")]
+        ledger = Ledger(manifest([spec], ["s"], imported=imported))
+        fill(ledger, events, "g0", every(0.5, 0.0, 12.0), lambda t: 50.0 if t < 6.0 else 90.0)
+        found = part(ledger.totals(), "s", "g0")
+        assert found.coverage == 1.0 and found.flags == () and found.energy_j >= 40.0
+
+
+def test_what_was_bridged_is_in_the_bound() -> None:
+    """The counter starts anew at 10 s, the board alternates 100/700 W. Power alone knows one step at either end and the
+    jumps between samples; a counter alone would have its two edges."""
+    bounds = {}
+    for name, reset_s in (("whole", 99.0), ("reset", 10.0)):
+
+        def counter(t: float, reset_s: float = reset_s) -> float:
+            return 400.0 * t if t < reset_s else 400.0 * (t - reset_s)
+
+        ledger = fill(
+            Ledger(manifest([gpu()], ["s"])), [start(0.05, "s"), end(20.05, "s")], "g0",
+            [t for t in every(TENTH, 0.0, 22.0) if not 9.0 < t < 10.5], counter,
+            lambda t: 700.0 if round(t * 10) % 2 else 100.0,
+        )  # fmt: skip
+        device = part(ledger.totals(), "s", "g0")
+        bounds[name] = device.bound.edge_j
+        assert abs(device.energy_j - 8000.0) <= device.bound.edge_j
+    # the bridge is a trapezoid over 1.6 s with a jump of 600 W, which alone may be anywhere in it
+    assert bounds["reset"] ** 2 - bounds["whole"] ** 2 >= 4.0 * (600.0 * 1.5) ** 2 / 12.0
+
+
+def test_bridges_without_jumps_have_the_ends_of_power_in_their_bound() -> None:
+    found = []
+    for reset_s in (99.0, 10.0):
+        ledger = fill(
+            Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(20.0, "s")], "g0", every(TENTH, 0.0, 22.0),
+            lambda t, r=reset_s: 300.0 * t if t < r else 300.0 * (t - r), lambda t: 300.0,
+        )  # fmt: skip
+        found.append(part(ledger.totals(), "s", "g0").bound.edge_j)
+    assert found[1] ** 2 - found[0] ** 2 == pytest.approx(4.0 * 2 * (300.0 * 0.03) ** 2 / 12.0, rel=0.01)
 
 
 def test_a_counter_that_catches_up_after_a_pause_is_believed() -> None:

@@ -98,7 +98,7 @@ def test_several_wraps_in_a_stage_are_right_to_the_joule(tmp_path: Path) -> None
 
 @settings(max_examples=40, deadline=None)
 @given(
-    steps=st.lists(st.tuples(st.floats(0, 900), st.floats(0, 900), st.floats(0.2, 30)), min_size=2, max_size=30),
+    steps=st.lists(st.tuples(st.floats(0.5, 900), st.floats(0.5, 900), st.floats(0.2, 30)), min_size=2, max_size=30),
     starts=st.tuples(st.integers(0, AMD_RANGE_UJ - 1), st.integers(0, INTEL_RANGE_UJ - 2)),
 )
 def test_zones_unwrap_by_their_own_range(
