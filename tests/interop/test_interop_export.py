@@ -117,6 +117,25 @@ def test_codecarbon_reads_our_emissions(run: Path, tmp_path: Path) -> None:
     assert rows[0]["timestamp"] == "2026-01-07T04:26:50" and len({row["run_id"] for row in rows}) == 2
 
 
+def test_powers_of_emissions_are_the_reports(run: Path) -> None:
+    """20 s at 300 W and 50 W, of which another stage takes 10 s within the first: each is 300 W, not 150 W."""
+    events = run / "events.jsonl"
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    for line in lines:
+        if line.get("stage") == EVIL and line["type"] == "stage_started":
+            line["parent"] = "teacher"
+        if line.get("stage") == "teacher" and line["type"] == "stage_ended":
+            line["t"] = 20.0
+    events.write_text("".join(json.dumps(line) + "\n" for line in sorted(lines, key=lambda line: line["t"])))
+    report = exporter(run).report
+    outer, inner = report["stages"]
+    assert (outer["duration_s"], inner["duration_s"]) == (20.0, 10.0)
+    for row, stage in zip(csv.DictReader(io.StringIO(exporter(run).text("codecarbon"))), (outer, inner), strict=True):
+        powers = {kind: float(row[f"{kind}_power"]) for kind in ("gpu", "cpu", "ram")}
+        assert powers["gpu"] == pytest.approx(300.0, rel=0.01) and powers["cpu"] == pytest.approx(50.0, rel=0.01)
+        assert sum(powers.values()) == pytest.approx(stage["mean_w"])
+
+
 def test_our_own_import_reads_our_emissions(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "emissions.csv"
     path.write_text(exporter(run).text("codecarbon"))

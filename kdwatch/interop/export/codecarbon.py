@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -34,7 +35,7 @@ def emissions_csv(report: Mapping[str, Any], manifest: Mapping[str, Any], redact
 
 def _row(report: Mapping[str, Any], manifest: Mapping[str, Any], stage: Mapping[str, Any], redacted: bool) -> list[Any]:
     energy, seconds = stage["energy_j"], stage["duration_s"]
-    parts = {"cpu": energy["cpu"], "gpu": energy["gpu"], "ram": _first(energy["dram"], energy["ram_estimated"])}
+    ram = "ram_estimated" if energy["dram"] is None else "dram"
     kwh = _kwh(energy["total"])
     kg = _kg(report, kwh)
     versions = manifest.get("versions") or {}
@@ -62,14 +63,17 @@ def _row(report: Mapping[str, Any], manifest: Mapping[str, Any], stage: Mapping[
         "on_cloud": "N",
         "pue": report.get("pue"),
     }
-    for part, joules in parts.items():
-        values[f"{part}_energy"] = _kwh(joules)
-        values[f"{part}_power"] = joules / seconds if joules is not None and seconds else None
+    for part, kind in (("cpu", "cpu"), ("gpu", "gpu"), ("ram", ram)):
+        values[f"{part}_energy"] = _kwh(energy[kind])
+        values[f"{part}_power"] = _mean_w(stage, kind)
     return [values.get(column) for column in COLUMNS]
 
 
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)
+def _mean_w(stage: Mapping[str, Any], kind: str) -> float | None:
+    """Sum over the devices of a kind that the stage's energy counts: of a stage with others inside, the mean while no
+    other ran, as in the report."""
+    known = [d["mean_w"] for d in stage["devices"] if d["kind"] == kind and d["counted"] and d["mean_w"] is not None]
+    return math.fsum(known) if known else None
 
 
 def _kwh(joules: float | None) -> float | None:
