@@ -210,7 +210,7 @@ def test_one_closed_package_of_two_is_missing_never_a_short_sum_in_silence(tmp_p
     opened = open_rapl(tree.root)
     assert [c.device.key for c in opened.counters] == ["dram0", "cpu1", "dram1", "cpu0"]
     assert opened.status == "warn" and "1 CPU package, 2 memory zones" in opened.text
-    energy = stage_energy(tree.root, {"intel-rapl:1": 40, "intel-rapl:1:2": 5}, tree.zones)
+    energy = stage_energy(tree.root, {"intel-rapl:1": 40, "intel-rapl:1:2": 5, "intel-rapl:0:2": 5}, tree.zones)
     assert energy["cpu"] == pytest.approx(40) and energy["missing"] == ["cpu"]
 
 
