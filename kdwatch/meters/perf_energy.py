@@ -1,7 +1,8 @@
 """RAPL through the kernel's perf events, for machines where powercap is closed and perf is open.
 
 Source: perf_event_open(2); the `power` PMU's files under /sys/bus/event_source/devices/power. Its counters are 64 bits
-wide in software, so they do not wrap. Needs CAP_PERFMON, or kernel.perf_event_paranoid at 0 or below.
+wide in software, so they do not wrap. Each begins at 0 when it is opened; so that two which show one socket's energy
+also show one value, all begin anew together. Needs CAP_PERFMON, or kernel.perf_event_paranoid at 0 or below.
 """
 
 from __future__ import annotations
@@ -43,11 +44,20 @@ class PerfCounter:
         self.device = device
         self._fd = fd
         self._scale = scale
+        self._begin = 0
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._begin = self._count() or 0
 
     def read_j(self) -> float | None:
-        """Joules since it was opened; None where the read fails."""
+        """Joules since it began; None where the read fails."""
+        count = self._count()
+        return None if count is None else (count - self._begin) * self._scale
+
+    def _count(self) -> int | None:
         try:
-            return float(struct.unpack("<Q", os.read(self._fd, 8))[0]) * self._scale
+            return int(struct.unpack("<Q", os.read(self._fd, 8))[0])
         except (OSError, struct.error):
             return None
 
@@ -112,6 +122,8 @@ def open_counters(pmu: Path = PMU) -> list[PerfCounter]:
         except OSError:
             continue
         counters.append(PerfCounter(device_of(event), fd, event.scale))
+    for counter in counters:
+        counter.begin()
     return counters
 
 

@@ -54,7 +54,7 @@ def _powercap(good: Sequence[Zone], closed: Sequence[Zone]) -> Opened:
     if rangeless:
         notes.append(f"max_energy_range_uj of {', '.join(rangeless)} cannot be read: a wrap counts as a reset")
     fix = FIX.format(path=closed[0].energy_path) if closed else None
-    text = _count([c for c in counters if c.read_j() is not None and MIRROR_OF not in c.device.details])
+    text = _count([c for c in counters if c.read_j() is not None])
     return Opened(counters, "warn" if notes else "ok", "; ".join([text, *notes]), fix)
 
 
@@ -73,8 +73,8 @@ def _counters(good: Sequence[Zone], closed: Sequence[Zone]) -> tuple[list[Counte
 
 
 def _count(counters: Sequence[Counter]) -> str:
-    packages = sum(c.device.kind == "cpu" for c in counters)
-    dram = len(counters) - packages
+    packages = sum(c.device.kind == "cpu" and MIRROR_OF not in c.device.details for c in counters)
+    dram = sum(c.device.kind == "dram" for c in counters)
     return f"{packages} CPU package{'' if packages == 1 else 's'}" + (f", {dram} memory zones" if dram else "")
 
 

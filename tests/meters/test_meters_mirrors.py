@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rapl_walk import Walk
 from sim_powercap import FakeZone, PowercapTree
 
-from kdwatch.meters import rapl, rapl_mirrors, rapl_open
+from kdwatch.meters import perf_energy, rapl, rapl_mirrors, rapl_open
+from kdwatch.meters.perf_energy import open_counters
 from kdwatch.meters.rapl_mirrors import UNKNOWN_SOCKETS, sockets
 from kdwatch.meters.rapl_open import open_rapl
 
@@ -180,6 +183,38 @@ def test_a_wrap_or_a_failed_read_between_two_looks_decides_nothing(tmp_path: Pat
         walk.step(z0=100, z1=100)
     assert total_j(walk) == pytest.approx(700, abs=0.2)
     assert [c for c in codes(walk) if c.startswith(("mirror", "distinct"))] == ["mirror"]
+
+
+@pytest.mark.parametrize(("shares", "mirrored"), [((1.0, 1.0), True), ((1.0, 0.9), False)])
+def test_perf_counters_of_one_socket_are_told_by_their_moves(
+    tmp_path: Path, socket_count, monkeypatch: pytest.MonkeyPatch, shares: tuple[float, float], mirrored: bool
+) -> None:
+    """Each event begins at its own 0 and they are opened 20 ms apart, in which the socket uses 4 J."""
+    socket_count(1)
+    events = [perf_energy.Event("energy-pkg", n, n, 2, 2**-32) for n in range(2)]
+    used, zeros = [0.0], list[float]()
+
+    def open_event(event: perf_energy.Event, kind: int) -> int:
+        zeros.append(used[0] * shares[event.package])
+        used[0] += 4.0
+        return event.package
+
+    def read(fd: int, size: int) -> bytes:
+        return struct.pack("<Q", round((used[0] * shares[fd] - zeros[fd]) * 2**32))
+
+    (tmp_path / "type").write_text("9\n")
+    monkeypatch.setattr(perf_energy, "events", lambda pmu: events)
+    monkeypatch.setattr(perf_energy, "open_event", open_event)
+    monkeypatch.setattr(perf_energy, "os", SimpleNamespace(read=read, close=lambda fd: None))
+    counters = open_counters(tmp_path)
+    assert [c.read_j() for c in counters] == [0.0, 0.0]
+    meter, found = rapl.RaplMeter(counters), []
+    for _ in range(5):
+        meter.poll()
+        found += [(e.key, e.what) for e in meter.drain_events()]
+        used[0] += 100.0
+    assert found == ([("cpu1", "mirror")] if mirrored else [])
+    assert meter.poll()[0].counter_j == 500.0
 
 
 @pytest.mark.parametrize(
