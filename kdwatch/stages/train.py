@@ -52,7 +52,6 @@ def work(settings: TrainSettings, stage: Stage) -> None:
         models.save_model(model, output, student)
         _write_record(output, settings, trainer, cache)
         checkpoints.remove()
-    ranks.wait()
     ranks.leave()
 
 

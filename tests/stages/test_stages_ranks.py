@@ -32,7 +32,7 @@ def test_every_row_is_somebodys_and_nobody_is_idle(size: int) -> None:
 @pytest.mark.parametrize(
     ("values", "launcher"),
     [
-        ({}, "accelerate"),
+        ({"early_stop": {"epsilon": 0.0, "patience": 9, "every": 2}}, "accelerate"),
         ({"objective": "kd", "alpha": 0.3, "temperature": 2, "packing": True}, "torchrun"),
         pytest.param(
             {"objective": "on_policy", "max_new_tokens": 5, "divergence": "reverse"},
@@ -48,14 +48,14 @@ def test_two_processes_train_to_the_weights_of_one(
     the order of sums, whatever launcher started them."""
     from safetensors.torch import load_file
 
-    token_rows(tmp_path / "data", models["student"], random_rows(3, 11))
+    token_rows(tmp_path / "data", models["student"], random_rows(3, 16), held_out=5)
     inputs = {"data": tmp_path / "data"}
     if values.get("objective") == "kd":
         wanted = CacheSettings(
             teacher=str(models["teacher"]), top_k=10, temperatures=[2], shard_tokens=30, device="cpu", threads=1
         )
         inputs["logits"] = in_process(cache_logits.work, wanted, tmp_path / "logits", data=tmp_path / "data")
-    elif values:
+    elif "early_stop" not in values:
         values = {**values, "teacher": str(models["teacher"])}
     settings = {
         "student": str(models["student"]),
@@ -81,6 +81,8 @@ def test_two_processes_train_to_the_weights_of_one(
     assert any(float((one[name] - before[name]).abs().max()) > 2e-3 for name in one)
     a, b = (json.loads((tmp_path / name / "training.json").read_text()) for name in ("one", "two"))
     assert a["tokens"] == b["tokens"]
+    assert b["validation_losses"] == [[n, pytest.approx(loss, rel=1e-4)] for n, loss in a["validation_losses"]]
+    assert len(a["validation_losses"]) == (3 if "early_stop" in values else 0)
     said = [json.loads(line) for line in events.read_text().splitlines()]
     assert max(e["tokens"] for e in said if e["type"] == "progress") == a["tokens"]
     assert [e["name"] for e in said if e["type"] == "phase"].count("work") == 1

@@ -212,7 +212,7 @@ class Trainer:
     def _validate(self) -> None:
         """Mean loss per position on the validation rows; the best weights are kept aside."""
         assert self.patience is not None
-        loss = self.ranks.agree(self.validation_loss())
+        loss = self.validation_loss()
         self.validations.append((self.update, loss))
         if self.patience.improves(loss, self.update) and self.ranks.first:
             self.checkpoints.keep_best(self.model)
@@ -221,16 +221,21 @@ class Trainer:
 
     @torch.no_grad()
     def validation_loss(self) -> float:
-        """Mean of the training's own objective over all validation positions, summed in float64."""
+        """Mean of the training's own objective over all validation positions, summed in float64; each process does its
+        share of the batches."""
         data = self.validation or self.data
         total = np.float64(0.0)
         positions = 0
         self.model.eval()
         pad = data.meta["vocabulary"]["pad"]
-        for numbers in by_tokens(data, self._validation_rows().tolist(), VALIDATION_TOKENS):
+        batches = list(by_tokens(data, self._validation_rows().tolist(), VALIDATION_TOKENS // self.ranks.world))
+        for numbers in batches[self.ranks.rank :: self.ranks.world]:
             batch = collate(data, numbers, pad, self.device)
             with autocast(self.device, self.settings.dtype):
                 total += float(self.objective.validation_sum(self.model, batch, own=self.validation is None))
             positions += len(batch.labels)
         self.model.train()
+        if self.ranks.world > 1:
+            both = torch.tensor([total, positions], dtype=torch.float64, device=self.device)
+            total, positions = self.ranks.total(both).tolist()
         return float(total / max(positions, 1))

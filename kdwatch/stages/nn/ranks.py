@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,14 +55,6 @@ class Ranks:
         mine = group[self.rank :: self.world]
         return (mine, 1.0) if len(mine) else (group[:1], 0.0)
 
-    def agree(self, value: float) -> float:
-        """The first process's value, in all of them."""
-        if self.world == 1:
-            return value
-        box = [value]
-        torch.distributed.broadcast_object_list(box, src=0)
-        return box[0]
-
     def ask(self, stop: bool, save: bool, ahead: int, device: torch.device) -> tuple[bool, bool, int]:
         """(whether some process is told to stop, the first one's `save`, the first one's `ahead`), in one exchange."""
         told = torch.tensor([float(stop), *((float(save), float(ahead)) if self.first else (0.0, 0.0))], device=device)
@@ -80,6 +73,10 @@ class Ranks:
             torch.distributed.barrier()
 
     def leave(self) -> None:
-        """Say goodbye to the peers."""
+        """End this process once all peers have come here; alone it goes on. At Python's own end threads of gloo abort a
+        process now and then, after all work is done."""
         if self.world > 1:
-            torch.distributed.destroy_process_group()
+            self.wait()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
