@@ -19,7 +19,7 @@ from kdwatch.tui.layout import MIN_HEIGHT, MIN_WIDTH, arrange
 from kdwatch.tui.raster import ASCII, BLOCK, BRAILLE, choose_glyphs, joined, nice_ceiling, paint, to_spans
 from kdwatch.tui.view.devices import device_lines, heat_cells
 from kdwatch.tui.view.header import energy_line, header_line
-from kdwatch.tui.view.line import cut, left, length, right, text_of, width_of, wrapped
+from kdwatch.tui.view.line import cut, cut_middle, left, length, right, text_of, width_of, wrapped
 from kdwatch.tui.view.logs import log_lines
 from kdwatch.tui.view.plot import PlotSpec, plot_lines
 from kdwatch.tui.view.stages import stage_lines, window
@@ -345,3 +345,15 @@ def test_a_stage_that_begins_under_the_time_is_named_beside_it() -> None:
     near = ((30.0, "teacher"), (60.0, "student"))
     axis = text_of(plot_lines(view, PlotSpec("total", "all", near), 66, 8, ASCII)[-1])
     assert axis.split() == ["0:00:00", "student", "0:05:00"]
+
+
+@given(st.text(alphabet="abc-日", max_size=60), st.integers(0, 40))
+def test_ids_cut_in_the_middle_keep_beginning_and_end(text: str, width: int) -> None:
+    """At most so many cells; what fits is whole; of ASCII the last quarter stays."""
+    short = cut_middle(text, width)
+    assert width_of(short) <= width
+    if width_of(text) <= width:
+        assert short == text
+    elif text.isascii() and width >= 8:
+        head, tail = short.split("…")
+        assert text.startswith(head) and text.endswith(tail) and len(tail) == width // 4

@@ -37,10 +37,10 @@ def cut(text: str, width: int) -> str:
 
 def cut_middle(text: str, width: int) -> str:
     """`text` in at most `width` cells; what is cut is cut before its last quarter, for names that differ at the end."""
-    if width_of(text) <= width or not text.isascii():
+    end = width // 4
+    if width_of(text) <= width or not text.isascii() or not end:
         return cut(text, width)
-    end = max(width // 4, 1)
-    return text[: max(width - 1 - end, 0)] + "…" + text[-end:]
+    return text[: width - 1 - end] + "…" + text[-end:]
 
 
 def left(text: str, width: int) -> str:
