@@ -230,7 +230,7 @@ def _probe(found: ProbeReader, stage: str, spec: Mapping[str, Any]) -> Probe | N
     used = found.used(stage, part.at("begin"), part.at("end"))
     tail = found.used(stage, part.work_counts[-1][0], part.work_end)
     saved = found.used(stage, part.work_end, part.at("end")) if kind in ("preprocess", "generate") else 0.0
-    startup = used - points[-1][1] - tail - saved + _slow_start(points)
+    startup = used - points[-1][1] - tail - saved + (_slow_start(points) if kind != "evaluate" else 0.0)
     batch, length = _shape(kind, settings)
     role = "student" if uses in ("student.train", "evaluate") else "teacher"
     return Probe(

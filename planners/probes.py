@@ -176,16 +176,15 @@ def predict_preprocess(probes: Sequence[Probe], tokens: float) -> Prediction:
 def predict_evaluation(probes: Sequence[Probe], rows: float) -> Prediction:
     """Energy in J of asking `rows` prompts, from the probe of the same evaluation. Raises Declined.
 
-    Its rate is that of prompts, which are asked longest first, and is trusted less the fewer reports there were and
-    the farther it is carried.
+    Its rate is all of its work, in which prompts are encoded first, over all prompts. It is trusted less the fewer
+    reports there were and the farther it is carried.
     """
     mine = [p for p in probes if p.kind == "evaluate" and len(p.points) > 1]
     if not mine:
         raise Declined("this evaluation was not probed")
     probe = mine[0]
     asked, joules = probe.points[-1]
-    found = rate_of(probe.points)
-    rate = (found.j_per_token if found else joules / asked) + probe.tail_j / asked
+    rate = (joules + probe.tail_j) / asked
     few = 1.0 / math.sqrt(len(probe.points) - 1)
     sd = rate * EVALUATION_SD * few * min(4.0, max(1.0, rows / asked) ** 0.25)
     return _whole(Prediction(rate, sd, sd, math.inf, "extrapolated"), rows, [probe.startup_j])

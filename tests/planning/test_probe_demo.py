@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-ROWS = "4096"
-"""Rows for the probes: four batches of the demo's teacher."""
+ROWS = "6144"
+"""Rows for the probes: six batches of the demo's teacher."""
 OTHERS = 0.10
 """Share of the CPUs that other programs may take: the energy is a model of time and load, so theirs counts as ours."""
 
@@ -62,7 +62,7 @@ def test_probes_of_5_percent_predict_each_stage_within_15_percent(
     paths = kdwatch("demo", "--long", "--files").split()
     path = next(path for path in paths if Path(path).stem == recipe)
     with quiet(tmp_path):
-        found = json.loads(kdwatch("probe", path, "--rows", ROWS, "--seconds", "3", "--json"))
+        found = json.loads(kdwatch("probe", path, "--rows", ROWS, "--seconds", "4", "--json"))
         kdwatch("run", path, "--plain")
         full = {stage["name"]: stage for stage in json.loads(kdwatch("report", "last", "--json"))["stages"]}
     total = sum(stage["energy_j"]["total"] for stage in full.values())

@@ -199,3 +199,11 @@ def test_missing_and_torn_models_are_told_in_one_line(
     with pytest.raises(StageProblem, match=said) as caught:
         in_process(evaluate.work, settings, None)
     assert "\n" not in str(caught.value)
+
+
+def test_batches_are_asked_once_each_the_longest_first() -> None:
+    from kdwatch.stages.scoring.exact import batch_order
+
+    order = batch_order(1000, 64)
+    assert order[0] == 0 and sorted(order) == list(range(0, 1000, 64)) and order != sorted(order)
+    assert batch_order(1000, 64) == order and batch_order(3, 64) == [0]

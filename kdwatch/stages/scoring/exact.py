@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from pathlib import Path
 
@@ -22,23 +23,32 @@ def exact_match(
 ) -> dict[str, float]:
     """Share of right answers by benchmark (the rows' task; the file's name where they have none)."""
     assert settings.exact_match is not None
-    groups = grouped_rows(settings)
+    with progress.phases("load"):
+        groups = grouped_rows(settings)
     right: dict[str, int] = defaultdict(int)
     rows = [(name, row) for name, members in groups.items() for row in members]
     prompts = [prompt_ids(row, tokenizer) for _, row in rows]
     order = sorted(range(len(rows)), key=lambda i: -len(prompts[i]))
-    for begin in range(0, len(order), settings.batch_rows):
+    asked = 0
+    for begin in batch_order(len(order), settings.batch_rows):
         stage.check_stop()
         part = order[begin : begin + settings.batch_rows]
         answers = decoder.answer([prompts[i] for i in part], settings.max_new_tokens)
         for i, answer in zip(part, answers, strict=True):
             name, row = rows[i]
             right[name] += answer.ended and tokenizer.decode(answer.ids).strip() == row.response.strip()
+        asked += len(part)
         counts.add(sum(len(prompts[i]) for i in part), sum(a.tokens for a in answers))
-        progress.progress(
-            tokens=counts.tokens, input_tokens=counts.prompt, step=begin + len(part), total_steps=len(rows)
-        )
+        progress.progress(tokens=counts.tokens, input_tokens=counts.prompt, step=asked, total_steps=len(rows))
     return {name: right[name] / len(members) for name, members in groups.items()}
+
+
+def batch_order(rows: int, batch: int) -> list[int]:
+    """Beginnings of the batches of rows that are sorted by length: the longest first, so that a batch that does not fit
+    is met at once; the others mixed, so that energy and time per prompt are even from beginning to end."""
+    first, *others = range(0, rows, batch)
+    random.Random(rows).shuffle(others)
+    return [first, *others]
 
 
 def grouped_rows(settings: EvaluateSettings) -> dict[str, list[Row]]:
