@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from itertools import islice
 from pathlib import Path
 
@@ -103,8 +102,8 @@ def test_two_demos_end_well_and_the_second_reuses_the_teachers_outputs(own_home:
 
 @pytest.mark.slow  # sixteen pipelines of real training, some ten minutes on two quiet cores
 def test_the_grid_gives_a_frontier_in_under_twenty_minutes(tmp_path: Path, own_home: Path) -> None:
+    """Of CPU time, which other work on the machine does not stretch; stages run one after the other."""
     write_demo(tmp_path, "s")
-    begin = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "kdwatch", "sweep", str(tmp_path / "grid.yaml"), "--json"],
         env=dict(os.environ),
@@ -112,9 +111,9 @@ def test_the_grid_gives_a_frontier_in_under_twenty_minutes(tmp_path: Path, own_h
         text=True,
         check=False,
     )
-    seconds = time.monotonic() - begin
     assert done.returncode == 0, done.stderr[-2000:]
     points = json.loads(done.stdout)["points"]
     assert len(points) >= 12 and all(p["status"] == "completed" and p["total_j"] > 0 for p in points)
     assert any(p["on_frontier"] for p in points) and all(0 < p["quality"] < 1.2 for p in points)
-    assert seconds < 1200, f"{seconds:.0f} s"
+    stages = [s for run in (own_home / "runs").iterdir() for s in build_report(run)["stages"]]
+    assert sum(s["cpu_s"] or 0.0 for s in stages) < 1200
