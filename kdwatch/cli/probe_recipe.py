@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MANY_STEPS = 100_000
 """Updates that a student's probe may take; it stops itself long before."""
 BATCHES = 6
-"""Batches that a generation probe answers."""
+"""Batches that a generation probe answers, the first one at least."""
 SMALL_BATCH, LARGE_BATCH = 16, 128
 """Rows of a batch that is probed beside the one left to the memory, and that one's as it is guessed."""
 TEST_BATCHES = 6
@@ -147,8 +147,9 @@ def _generation(stage: StageRecipe, inputs: Mapping[str, str]) -> list[Part]:
     for rows in dict.fromkeys((batch, max(1, batch // 4) if batch else SMALL_BATCH)):
         for tokens in dict.fromkeys((length, max(4, length // 4))):
             end = f"-b{rows or 'all'}-l{tokens}" if made else ""
-            prompts = BATCHES * (rows or LARGE_BATCH)
-            made.append(_part(stage, end, inputs, {"batch_rows": rows, "max_new_tokens": tokens, "prompts": prompts}))
+            shape = {"batch_rows": rows, "max_new_tokens": tokens, "shard_rows": rows or LARGE_BATCH}
+            made.append(_part(stage, end, inputs, shape | {"prompts": BATCHES * (rows or LARGE_BATCH)}))
+    made[0]["least"] = made[0]["with"].pop("prompts")
     return made
 
 

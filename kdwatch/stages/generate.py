@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kdwatch import progress
 from kdwatch.stages.cache_logits import check_vocabulary
-from kdwatch.stages.entry import Stage, run_stage
+from kdwatch.stages.entry import Stage, Stopped, run_stage
 from kdwatch.stages.files import read_json
 from kdwatch.stages.settings import GenerateSettings
 
@@ -29,7 +29,11 @@ def work(settings: GenerateSettings, stage: Stage) -> None:
     check_vocabulary(data, tokenizer)
     rows = data.training_rows()[: settings.prompts]
     store = AnswerStore(stage.need_output(), settings, data.meta["content"])
-    _generate(settings, stage, data, rows, store)
+    try:
+        _generate(settings, stage, data, rows, store)
+    except Stopped:
+        if stage.stopping or not stage.enough:
+            raise
     progress.phase("save")
     from kdwatch.stages.generated.filters import keep_and_write
 

@@ -94,10 +94,10 @@ def _one(part: ProbePart, settings: ProbeSettings, stage: Stage, folder: Path) -
 
     signal.signal(signal.SIGTERM, stop)
     stage.check_stop()
-    pace = Pace(settings.least_seconds, settings.seconds)
+    pace = Pace(settings.least_seconds, settings.seconds, part.least)
     if part.uses == "preprocess" and not part.measured:
         pace = Pace(0.0, 0.0, int(part.settings.get("limit") or 0))
-    to_the_end = part.whole and part.uses != "preprocess"
+    to_the_end = part.whole and part.uses != "preprocess" and not part.least
     with nullcontext() if to_the_end else Pacer(part.name, pace, enough), progress.part(part.name):
         try:
             (_apart if part.own_process else _here)(part, mine)

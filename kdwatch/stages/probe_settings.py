@@ -33,6 +33,8 @@ class ProbePart(Settings):
     """Input by name: an earlier part that makes it."""
     whole: bool = False
     """Run it to its end: others need what it makes."""
+    least: int = Field(default=0, ge=0)
+    """Answers after which a generation that others need may end; 0: at its end."""
     measured: bool = True
     """False where it only makes what others need; nothing is learned from it."""
 

@@ -86,7 +86,8 @@ def test_generation_is_probed_at_two_batches_and_two_lengths(tmp_path: Path) -> 
     (found,) = parts(probe_plan(recipe(tmp_path, SYNTHETIC), 128, 30.0), tmp_path).values()
     made = [part["with"] for part in found.values() if part["uses"] == "teacher.generate"]
     assert {(s["batch_rows"], s["max_new_tokens"]) for s in made} == {(16, 64), (16, 16), (4, 64), (4, 16)}
-    assert all(s["prompts"] == 6 * s["batch_rows"] for s in made)
+    assert found["answers"]["least"] == 6 * 16 and "prompts" not in made[0]
+    assert all(s["prompts"] == 6 * s["batch_rows"] for s in made[1:])
     assert found["student"]["inputs"] == {"data": "answers"} and found["answers"]["whole"]
 
 

@@ -76,6 +76,31 @@ def test_all_parts_run_in_one_process_and_report_apart(tmp_path: Path, models: d
     assert not (tmp_path / "run" / "scratch").exists()
 
 
+def test_a_generation_ends_once_it_has_enough_and_what_it_made_is_trained_on(
+    tmp_path: Path, models: dict[str, Path]
+) -> None:
+    _, rows, *_ = kd_parts(tmp_path, models)
+    rows["with"] |= {"limit": 2000}
+    cpu, inputs = {"device": "cpu", "threads": 1}, {"data": "rows"}
+    asked = {"teacher": str(models["teacher"]), "max_new_tokens": 6, "batch_rows": 8, "shard_rows": 8, **cpu}
+    asked |= {"keep_truncated": True, "min_tokens": 0}
+    train = {"student": str(models["student"]), "max_steps": 5, **cpu}
+    parts = [
+        rows,
+        {"name": "answers", "uses": "teacher.generate", "with": asked, "inputs": inputs, "whole": True, "least": 24},
+        {"name": "student", "uses": "student.train", "with": train, "inputs": {"data": "answers"}},
+    ]
+    process = start(tmp_path / "run", parts, least_seconds=0.2, seconds=0.3)
+    text = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, text
+    seen = events(tmp_path / "run")
+    answered = max(e["step"] for e in seen if e["type"] == "progress" and e.get("part") == "answers")
+    assert 24 <= answered < 2000
+    (made,) = [e for e in seen if e["type"] == "made"]
+    assert 0 < made["rows"] <= answered and made["part"] == "answers"
+    assert any(e["type"] == "progress" and e.get("part") == "student" for e in seen)
+
+
 def test_term_ends_the_probe_and_leaves_nothing(tmp_path: Path, models: dict[str, Path]) -> None:
     parts = [part for part in kd_parts(tmp_path, models) if part["name"] in ("rows", "cache", "student")]
     process = start(tmp_path / "run", parts, least_seconds=300.0, seconds=300.0)
