@@ -351,6 +351,7 @@ def test_codecarbon_without_any_part_has_nothing_that_differs(read) -> None:
         "timestamp,project_name,duration,emissions,energy_consumed\n2021-03-01T10:00:00,proj,60.0,0.001,0.01\n"
     )
     assert entry["total_energy_j"] == pytest.approx(36000.0) and "parts_differ" not in codes(entry)
+    assert "parts_unknown" in codes(entry)
 
 
 def test_readings_that_are_missing_are_counted_and_said(read) -> None:

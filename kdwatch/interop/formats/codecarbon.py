@@ -187,10 +187,13 @@ def _facts(rows: list[Row]) -> dict[str, Any]:
     }
 
 
+def _parts(row: Row) -> list[float]:
+    """Energies of the parts that are known, kWh."""
+    return [part for _, column in PARTS if (part := number_or_none(row.get(column))) is not None]
+
+
 def _mismatch(row: Row) -> float:
-    parts = [number_or_none(row.get(column)) for _, column in PARTS]
-    total = number_or_none(row.get("energy_consumed"))
-    known = [part for part in parts if part is not None]
+    total, known = number_or_none(row.get("energy_consumed")), _parts(row)
     return abs(total - math.fsum(known)) if total is not None and known else 0.0
 
 
@@ -233,6 +236,9 @@ def _diagnose(log: ImportedLog, runs: list[Row]) -> None:
     off = [row for row in runs if _mismatch(row) > 1e-6 * (number_or_none(row.get("energy_consumed")) or 1)]
     if off:
         log.note("parts_differ", f"energy_consumed is not the sum of its parts in {len(off)} runs")
+    whole = sum(number_or_none(row.get("energy_consumed")) is not None and not _parts(row) for row in runs)
+    if whole:
+        log.note("parts_unknown", f"energy_consumed comes without the energy of CPU, GPU or RAM in {whole} runs")
     counts = {row.get("gpu_count", "") for row in runs} - {""}
     if len(counts) > 1:
         log.note("gpu_count_changes", f"runs use different numbers of GPUs: {', '.join(sorted(counts))}")
