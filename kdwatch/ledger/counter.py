@@ -145,7 +145,7 @@ class CounterTrack:
 
     def _advance(self, t: float, raw: float, step: float) -> None:
         last = self.ticks[-1]
-        low, stood = max(self.read_t, t - self.refresh_s), self.read_t - last.high > STALE_S
+        low, since, stood = max(self.read_t, t - self.refresh_s), self.read_t, self.read_t - last.high > STALE_S
         self.raw, self.read_t = raw, t
         if step == 0.0:
             self._still(t)
@@ -155,7 +155,8 @@ class CounterTrack:
             if bridge.uncovered_s < 0.1 * (t - last.high):
                 frozen = step < FROZEN_SHARE * bridge.joules
             else:
-                frozen = stood and self.always_moves
+                fresh = step <= self.limit_w * (t - since + self.refresh_s)  # more than that was used before
+                frozen = stood and self.always_moves and fresh
             if frozen:
                 self.flag("frozen", t)
                 self._append_bridge(last, t, bridge, step)
@@ -280,7 +281,8 @@ class CounterTrack:
         old = bisect_right(self._highs, before)
         cut = min(old, len(self._highs) - HELD_ENTRIES)
         kept = self.ticks[max(0, cut) : old + 1]
-        self._pinned = {tick.high: self.power_at(tick) for tick in kept}
+        if self._power().first_t is not None:  # before its first reading power has no sum to remember
+            self._pinned = {tick.high: self.power_at(tick) for tick in kept}
         if cut > 0:
             del self.ticks[:cut], self._highs[:cut]
 

@@ -147,11 +147,20 @@ class DeviceTrack:
         reach = signal.reach(t)
         joules, running = reach.joules, reach.variance
         timing = EDGE_TIME_S * (signal.watts_at(t) or 0.0)
-        edge = timing * timing / 12.0
+        edge = timing * timing / 12.0 + self._smoothed(signal, t)
         if self.correction is not None and self.correction.entries:
             joules += self.correction.at(t)
             running, edge = 0.0, edge + self.correction.variance_at(t)
         return Level(t, joules, joules, reach.uncovered_s, running, joules, edge_variance=edge)
+
+    def _smoothed(self, signal: PowerTrack, t: float) -> float:
+        """Variance of an edge from a running mean alone: within its window power may have been anywhere up to the
+        largest, so of a mean m of largest power L the edge may err by m (1 - m / L) W / 2."""
+        if signal is not self.average or not self.average.shift_s:
+            return 0.0
+        watts = signal.watts_at(t) or 0.0
+        hidden = watts * max(0.0, 1.0 - watts / self.largest_w) * 2.0 * (self.average.shift_s - AVERAGE_AGE_S)
+        return hidden * hidden / 12.0
 
     def take_peak(self, watts: float, t: float) -> None:
         """The readings up to `t` were taken together: the largest of them, and the newest."""

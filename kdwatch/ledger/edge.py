@@ -119,8 +119,14 @@ def _from_tick(counter: CounterTrack, power: PowerTrack, tick: Tick, t: float, h
     first, last = min(t, tick.t), max(t, tick.t)
     hidden = HIDDEN * power.unseen(first, last) * power.spread(first - AROUND_S, last + AROUND_S)
     steps = abs(here.variance - there.variance)
-    noise = NOISE_W * span
+    noise = max(NOISE_W, _within_mean(watts, 0.5 * counter.limit_w) if power.shift_s else 0.0) * span
     return joules, (timing * timing + age * age) / 12.0 + hidden * hidden + steps + noise * noise + 1e-9
+
+
+def _within_mean(watts: float, largest: float) -> float:
+    """Standard deviation that power between 0 and the largest can have about its mean, at most: a running mean of a
+    second tells nothing of what happened within."""
+    return math.sqrt(max(0.0, watts * (largest - watts)))
 
 
 def _one_sided(counter: CounterTrack, power: PowerTrack, tick: Tick, t: float, integrated: float | None) -> Level:

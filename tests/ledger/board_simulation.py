@@ -148,6 +148,7 @@ def measure(
     *,
     counter: bool = True,
     average: bool = True,
+    instant: bool = True,
 ) -> tuple[float, float, Ledger]:
     """Energy and bound (edge and gap terms) that the ledger gives for a stage from `start` to `end`."""
     board = Board(trace, refresh_s, rng)
@@ -165,7 +166,11 @@ def measure(
             ledger.event({"t": end, "type": "stage_ended", "stage": "s", "status": "completed", "exit_code": 0})
             ended = True
         t = round(t, 6)
-        fields = board.counter(t) if counter else None, board.instant(t), board.average(t) if average else None
+        fields = (
+            board.counter(t) if counter else None,
+            board.instant(t) if instant else None,
+            board.average(t) if average else None,
+        )
         ledger.sample(t, "g0", *fields)
     device = ledger.totals().stages[0].devices[0]
     assert device.energy_j is not None and device.bound is not None

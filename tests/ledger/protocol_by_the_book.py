@@ -98,7 +98,7 @@ class Missed:
 
     def add(self, read: float, average: float) -> None:
         t, half = read - 0.05 - self.window / 2, self.window / 2
-        if t - half < self.power.t[0]:
+        if not self.power.t or t - half < self.power.t[0]:
             return
         low, high = self.power.upto(t - half), self.power.upto(t + half)
         if high.dark == low.dark:
@@ -156,7 +156,8 @@ class Counter:
         self.odd = (t, raw) if step is None else None
         if step is None:
             return
-        last, low, stood = self.ticks[-1], max(self.read, t - self.update), self.read - self.ticks[-1].high
+        last, since, low = self.ticks[-1], self.read, max(self.read, t - self.update)
+        stood = since - last.high
         self.raw, self.read = raw, t
         if not step:
             if self.model:
@@ -164,7 +165,8 @@ class Counter:
             return
         if t - last.high > 2:
             j, dark, _ = self._by_power(t, power)
-            if step < j / 2 if dark < (t - last.high) / 10 else stood > 2 and not self.model:
+            fresh = step <= self.watts * (t - since + self.update)
+            if step < j / 2 if dark < (t - last.high) / 10 else stood > 2 and not self.model and fresh:
                 self._bridge(t, step, power)
                 return
         new = last._replace(low=low, high=t, j=last.j + step)
@@ -236,7 +238,8 @@ class Counter:
         timing = (tick.u + 0.002) * max(power.at(tick.t), 1.0)
         age = min(0.02, b - a) * power.spread(a, b)
         hidden = 0.1 * power.sparse(a, b) * power.spread(a - 1, b + 1)
-        noise = abs(here.samples - there.samples) + (b - a) ** 2 + 1e-9
+        within = math.sqrt(max(0.0, power.at(tick.t) * (self.watts / 2 - power.at(tick.t)))) if power.shift else 0.0
+        noise = abs(here.samples - there.samples) + ((b - a) * max(1.0, within)) ** 2 + 1e-9
         return Level(tick.j + here.j - there.j, 0.0, (timing**2 + age**2) / 12 + hidden**2 + noise)
 
     def _line(self, a: Tick, b: Tick, t: float) -> Level:
@@ -276,14 +279,18 @@ def levels(device: dict[str, Any], rows: list[list[Any]], edges: list[float]) ->
     """E at each edge, as it stood when the device's readings were 1 s beyond it."""
     gpu, model, window = device["kind"] == "gpu", device["source"] == "estimated", device.get("average_window_s") or 0.0
     power, average = Power(0.008 if gpu else 0.0, 0.0, model), Power(0.0, window / 2 + 0.05)
-    watts = 2 * (device.get("limit_w") or 0.0) or (3000.0 if gpu else 2000.0 if device["kind"] == "cpu" else 1000.0)
+    most = 2 * (device.get("limit_w") or 0.0) or (3000.0 if gpu else 2000.0 if device["kind"] == "cpu" else 1000.0)
     missed = Missed(power, window)
-    counter = Counter(0.1 if gpu else 0.001, device.get("wrap_j"), watts, model)
+    counter = Counter(0.1 if gpu else 0.001, device.get("wrap_j"), most, model)
     found: list[Level] = []
 
     def level(t: float) -> Level:
         if counter.ticks:
             return counter.level(t, power if power.t else average)
+        if not power.t:
+            m = average.at(t)
+            hidden = m * max(0.0, 1 - m / (0.6 * most)) * window
+            return average.upto(t)._replace(edge=((0.03 * m) ** 2 + hidden**2) / 12)
         s, edge = power.upto(t), (0.03 * power.at(t)) ** 2 / 12
         if missed.t:
             j, more = missed.upto(t)
@@ -299,7 +306,7 @@ def levels(device: dict[str, Any], rows: list[list[Any]], edges: list[float]) ->
                 missed.add(t, mean)
         if raw is not None and raw >= 0:
             counter.add(t, raw, power if power.t else average)
-        known = t if counter.ticks else power.read
+        known = t if counter.ticks else power.read if power.t else average.read
         while len(found) < len(edges) and edges[len(found)] + 1 <= known:
             found.append(level(edges[len(found)]))
     return found + [level(t) for t in edges[len(found) :]]

@@ -114,6 +114,17 @@ def test_fault_31_a_counter_that_never_moves_is_unknown_never_0_joules(device: d
         assert device["kind"] in stage(ledger.totals(), name).energy_j["missing"]
 
 
+def test_a_counter_that_catches_up_without_power_is_believed() -> None:
+    """1500 J in one step are more than the board can use within two readings: the time before is in it."""
+    ledger = fill(
+        Ledger(manifest([gpu()], ["s"])), [start(0.0, "s"), end(20.0, "s")], "g0", every(TENTH, 0.0, 22.0),
+        lambda t: 300.0 * (t if not 8 <= t < 13 else 8),
+    )  # fmt: skip
+    device = part(ledger.totals(), "s", "g0")
+    assert device.energy_j == pytest.approx(6000.0, rel=0.01) and device.mean_w == pytest.approx(300.0, rel=0.01)
+    assert device.coverage == 1.0 and device.flags == ()
+
+
 def test_a_package_frozen_for_a_while_is_a_gap() -> None:
     events = [start(1.0, "s"), end(30.0, "s")]
     ledger = fill(

@@ -63,7 +63,8 @@ def test_gaps_correct_nothing() -> None:
 
 def test_the_bound_of_an_averaged_field_alone_is_that_of_its_window() -> None:
     """100 W and 300 W in turn, 2 s each: a window's bound holds its own samples, so the same window late in a run has
-    the bound that it has early. The field speaks of 0.55 s before: 300 W at the edges, four steps of 200 W between."""
+    the bound that it has early. The field speaks of 0.55 s before: 300 W at the edges, four steps of 200 W between.
+    What a mean of 300 W hides within its second: power up to 840 W, so 300 W (1 - 300/840) 1 s at most, evenly."""
     ledger = fill(
         Ledger(manifest([gpu(source="integrated")], ["early", "late"])),
         [start(10.0, "early"), end(18.0, "early"), start(810.0, "late"), end(818.0, "late")],
@@ -73,6 +74,7 @@ def test_the_bound_of_an_averaged_field_alone_is_that_of_its_window() -> None:
     early, late = (part(ledger.totals(), name, "g0") for name in ("early", "late"))
     assert early.bound is not None and late.bound is not None
     assert early.bound.edge_j == pytest.approx(
-        2 * ((4 * (200.0 * 0.1) ** 2 + 2 * (300.0 * 0.03) ** 2) / 12) ** 0.5, rel=0.01
+        2 * ((4 * (200.0 * 0.1) ** 2 + 2 * (300.0 * 0.03) ** 2 + 2 * (300.0 * (1 - 300 / 840)) ** 2) / 12) ** 0.5,
+        rel=0.01,
     )
     assert late.bound.edge_j == pytest.approx(early.bound.edge_j, rel=1e-6)

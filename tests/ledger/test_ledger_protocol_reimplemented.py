@@ -63,6 +63,10 @@ def account(run: Path) -> tuple[dict[tuple[str, str], dict[str, Any]], dict[str,
     stages, devices = dict[tuple[str, str], dict[str, Any]](), dict[str, dict[str, float]]()
     for device in manifest["devices"]:
         rows = list(readings(run, device))
+        if device["kind"] == "gpu":  # 0 W is missing
+            rows = [
+                row for row in rows if row[1] is not None or any(watts is not None and watts > 0 for watts in row[2:])
+            ]
         changes = owners(manifest, events, device)
         if rows[0][0] < changes[0][0]:
             changes.insert(0, (rows[0][0], None))
@@ -119,7 +123,7 @@ EVENTS = [
     ("stage_ended", 4.02, {"stage": "inner", "status": "completed", "exit_code": 0}),
     ("stage_ended", 5.55, {"stage": "outer", "status": "completed", "exit_code": 0}),
     ("stage_started", 6.1, {"stage": "a", "gpus": [0, 2]}),
-    ("stage_started", 7.2, {"stage": "b", "gpus": [1, 3, 4]}),
+    ("stage_started", 7.2, {"stage": "b", "gpus": [1, 3, 4, 5]}),
     ("stage_ended", 9.4, {"stage": "a", "status": "completed", "exit_code": 0}),
     ("stage_ended", 10.33, {"stage": "b", "status": "completed", "exit_code": 0}),
     ("stage_started", 11.0, {"stage": "outer"}),
@@ -134,6 +138,7 @@ BOARDS = [
     (None, True, True),
     (None, True, False),
     (0.1, False, True),
+    (None, False, True),
 ]
 """Of each board: the counter's period in seconds, and whether it has an instantaneous and an averaged power."""
 
