@@ -58,6 +58,7 @@ class CounterTrack:
     __slots__ = (
         "_highs",
         "_pinned",
+        "_pinned_by",
         "_power",
         "always_moves",
         "flag",
@@ -100,6 +101,8 @@ class CounterTrack:
         self._highs: list[float] = []
         self._pinned: dict[float, Reach] = {}
         """What power said at ticks that are older than the power readings kept, by `high`."""
+        self._pinned_by: PowerTrack | None = None
+        """The field that said so: another one, which began later, has sums of its own."""
 
     def add(self, t: float, raw: float) -> None:
         """Take a reading at time `t`; the power of that time must be in already."""
@@ -243,7 +246,9 @@ class CounterTrack:
 
     def power_at(self, tick: Tick) -> Reach:
         """Integrated power up to a tick, also where its readings are gone."""
-        return self._pinned.get(tick.high) or self._power().reach(tick.t)
+        power = self._power()
+        pinned = self._pinned.get(tick.high) if self._pinned_by is power else None
+        return pinned or power.reach(tick.t)
 
     def around(self, t: float) -> tuple[Tick | None, Tick | None]:
         """The last tick seen at or before `t` and the first seen after."""
@@ -283,6 +288,7 @@ class CounterTrack:
         kept = self.ticks[max(0, cut) : old + 1]
         if self._power().first_t is not None:  # before its first reading power has no sum to remember
             self._pinned = {tick.high: self.power_at(tick) for tick in kept}
+            self._pinned_by = self._power()
         if cut > 0:
             del self.ticks[:cut], self._highs[:cut]
 
@@ -295,7 +301,7 @@ class CounterTrack:
             "ticks": [list(x) for x in self.ticks],
             "refresh_s": self.refresh_s,
             "period": [self.period_s, None if math.isinf(self.period_doubt_s) else self.period_doubt_s],
-            "pinned": [[high, list(reach)] for high, reach in self._pinned.items()],
+            "pinned": [[high, list(reach)] for high, reach in self._pinned.items() if self._pinned_by is self._power()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -308,3 +314,4 @@ class CounterTrack:
         self.period_s, doubt = state["period"]
         self.period_doubt_s = math.inf if doubt is None else float(doubt)
         self._pinned = {float(high): Reach(*map(float, reach)) for high, reach in state["pinned"]}
+        self._pinned_by = self._power()
