@@ -15,7 +15,10 @@ NOT_A_DRAW = {
     "std", "threshold", "profile", "smoothing", "throttle", "slowdown", "reason", "reasons", "headroom",
     "efficiency", "performance", "ratio", "pct", "percent", "percentage",
 }  # fmt: skip
-TOTAL_WORDS = {"total", "sum", "all", "overall", "combined", "aggregate", "aggregated"}
+TOTAL_WORDS = {
+    "total", "sum", "all", "overall", "combined", "aggregate", "aggregated",
+    "summe", "gesamt", "gesamtleistung", "somme", "suma", "totale", "totaal",
+}  # fmt: skip
 ENERGY_WORDS = {"energy", "joules", "joule", "kwh", "wh", "mwh"}
 TIME_NAMES = (
     "timestamp", "datetime", "time", "epoch", "ts", "unix", "elapsed", "date", "seconds", "sec", "secs", "clock", "t",

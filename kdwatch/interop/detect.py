@@ -21,7 +21,12 @@ SPL = re.compile(r"^Time,\d\d-\d\d-\d{4} \d\d:\d\d:\d\d\.\d+,Watts,", re.MULTILI
 CARBONTRACKER = re.compile(
     r"carbontracker version|Average power usage \(W\) for|CarbonTracker:|Actual consumption( for|:)"
 )
+UPOWER = re.compile(r"/org/freedesktop/UPower/|^\s*native-path:\s", re.MULTILINE)
 SACCT = re.compile(r"\b(ConsumedEnergyRaw|ConsumedEnergy|AllocTRES|TRESUsageInTot)\b")
+SACCT_JOBS = re.compile(
+    r"^\W*JobID(Raw)?\b(?!.*(power|watt))(?=.*\b(JobName|Partition|NNodes)\b).*$", re.MULTILINE | re.I
+)
+"""A table of jobs without their energy: named as such."""
 
 TRAINER_KEYS = re.compile(r'"(current_steps|step|loss|epoch|num_input_tokens_seen)"')
 
@@ -111,9 +116,9 @@ TESTS: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("intel-power-gadget-csv", lambda head: "Cumulative Processor Energy" in head or "System Time,RDTSC" in head),
     ("perf-stat-csv", lambda head: bool(PERF_CSV.search(head))),
     ("perf-stat-text", lambda head: bool(PERF_TEXT.search(head))),
-    ("upower-text", lambda head: "/org/freedesktop/UPower/" in head and "energy-rate:" in head),
+    ("upower-text", lambda head: bool(UPOWER.search(head)) and "energy-rate:" in head),
     ("carbontracker", lambda head: bool(CARBONTRACKER.search(head))),
     ("prometheus-text", _is_prometheus),
-    ("slurm-sacct", lambda head: bool(SACCT.search(head))),
+    ("slurm-sacct", lambda head: bool(SACCT.search(head) or SACCT_JOBS.search(head))),
 )
 """Tried in this order."""

@@ -67,6 +67,8 @@ def _words(line: str) -> list[str]:
     return cells
 
 
+OPTION = re.compile(r"\s--[a-z]")
+"""Of a command line with its prompt, which names the fields that it asks for: no header."""
 DECIMAL_COMMA = re.compile(r"^([+-]?\d+),(\d+(?:[eE][+-]?\d+)?)$")
 
 
@@ -164,7 +166,7 @@ def _marked_header(first: list[str], stream: Iterator[str]) -> Table | None:
 
 def header_of(line: str) -> tuple[str, list[str]] | None:
     """Delimiter and names if the line is a header of a log: names only, at least one that is a time or a power."""
-    if not line.strip() or line.lstrip().startswith(("#", "+", "[")) or len(line) > 20_000:
+    if not line.strip() or line.lstrip().startswith(("#", "+", "[")) or len(line) > 20_000 or OPTION.search(line):
         return None
     best: tuple[int, str, list[str]] | None = None
     for delimiter in DELIMITERS:

@@ -36,7 +36,9 @@ MISSING = {
 }
 SENTINELS = {2.0**k - 1 for k in (31, 32, 63, 64)} | {2.0**64, 2.0**63}
 SENTINELS |= {value / 1e3 for value in SENTINELS} | {value / 1e6 for value in SENTINELS}
-"""All-ones integers that drivers return for "no value", as such, or as milli- or micro-units."""
+SENTINELS |= {2147483.64, 2147483.65, 4294967.29, 4294967.3}
+"""All-ones integers that drivers return for "no value": as such, in milli- or micro-units, or in watts with
+two digits."""
 
 WATTS = {
     "w": 1.0,

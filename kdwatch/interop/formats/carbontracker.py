@@ -61,8 +61,9 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     elif actual:
         _from_blocks(log, found, actual)
     else:
+        only = " and a predicted consumption, which is no measurement" if found.blocks else ""
         raise LogProblem(
-            f"no epoch with power and no actual consumption; it has {rows} lines of carbontracker",
+            f"no epoch with power and no actual consumption; it has {rows} lines of carbontracker{only}",
             rows=rows,
             format=log.format,
         )

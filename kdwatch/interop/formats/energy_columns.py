@@ -14,6 +14,13 @@ from kdwatch.interop.table import RowReader
 from kdwatch.interop.times import NotATime, TimeParser
 from kdwatch.interop.values import NotANumber, parse_number
 
+COUNTERS_J = (2.0**32 / 1e6, 65_532.610987, 2.0**16, 262_143.328850, 2.0**18, 2.0**32 / 1e3)
+"""Where energy counters begin again: 32 bits of microjoules, of RAPL's 15.3 and 61 uJ (as `max_energy_range_uj` and in
+full), of millijoules."""
+
+Fall = tuple[float, float, float]
+"""Seconds (rows, where there is no time) from the reading before a fall, joules before and after it."""
+
 
 def read_energy_columns(
     log: ImportedLog,
@@ -23,9 +30,9 @@ def read_energy_columns(
     reader: RowReader,
     options: ImportOptions,
 ) -> ImportedLog:
-    """Energy counters that only rise; the layout is learned from the rows in `first`.
+    """Energy counters that rise; the layout is learned from the rows in `first`.
 
-    Raises LogProblem where the unit is not written or the values fall.
+    Raises LogProblem where the unit is not written, or the values fall and no wrapped counter explains it.
     """
     counters = [c for c in columns if c.role == "energy" and c.factor is not None]
     if not counters:
@@ -56,7 +63,7 @@ def read_energy_columns(
         log.note("total_rows", f"rows of {', '.join(repeats)[:200]} repeat the energy of other devices: left out")
     for name, readings in found.items():
         if name not in repeats:
-            log.devices.append(_device(name, readings, counters[0].kind, timed=parser is not None))
+            log.devices.append(_device(log, name, readings, counters[0].kind, timed=parser is not None))
     if not log.devices:
         raise LogProblem("no energy reading: every cell of the energy column is missing", rows=log.rows)
     log.note("energy_counter", "no power column: energy is the rise of the energy column")
@@ -67,21 +74,51 @@ def read_energy_columns(
     return log
 
 
-def _device(name: str, readings: Spool, kind: str | None, timed: bool) -> LoggedDevice:
-    """What a counter rose by. Raises LogProblem where it falls: sorted by time, or in the order of the rows."""
-    first: tuple[float, float] | None = None
-    t, last = 0.0, -math.inf
+def _device(log: ImportedLog, name: str, readings: Spool, kind: str | None, timed: bool) -> LoggedDevice:
+    """What a counter rose by, sorted by time or in the order of the rows.
+
+    Raises LogProblem where it falls and no range of a counter explains it.
+    """
+    falls: list[Fall] = []
+    start: float | None = None
+    t = before = top = energy = fastest = 0.0
+    last = -math.inf
     for t, joules in readings.sorted_pairs():
-        if joules < last:
+        if start is None:
+            start = t
+        elif joules < last:
+            falls.append((t - before, last, joules))
+        else:
+            energy += joules - last
+            fastest = max(fastest, (joules - last) / (t - before)) if t > before else fastest
+        before, last, top = t, joules, max(top, joules)
+    assert start is not None
+    if falls:
+        range_j = counter_range(falls, top, fastest)
+        if range_j is None:
             raise LogProblem(
                 f"the energy column of device {name!r} falls: a counter that was reset or wrapped, or energy per row; "
                 "which of them cannot be known"
             )
-        first, last = first or (t, joules), joules
-    assert first is not None
-    energy, duration = last - first[1], t - first[0] if timed else None
+        energy += sum(range_j - from_j + to_j for _, from_j, to_j in falls)
+        text = f"the energy counter of device {name} wrapped {len(falls)} times at {range_j:.0f} J: counted on"
+        log.note("counter_wrapped", text)
+    duration = t - start if timed else None
     mean = energy / duration if duration else None
     return LoggedDevice(name, kind or "other", kind or "machine", energy_j=energy, duration_s=duration, mean_w=mean)
+
+
+def counter_range(falls: Sequence[Fall], top: float, fastest: float) -> float | None:
+    """The range (J) of a counter that rose on at a rate like elsewhere through every fall, None if there is none.
+
+    `top` is its highest value (J), `fastest` its highest rate between other readings (W). A counter that could have
+    wrapped more than once between two readings, or was reset, has none.
+    """
+    for range_j in COUNTERS_J:
+        risen = [(dt, range_j - from_j + to_j) for dt, from_j, to_j in falls]
+        if top <= range_j and all(rise <= 2 * fastest * dt < range_j for dt, rise in risen):
+            return range_j
+    return None
 
 
 def _time_of(parser: TimeParser, cells: list[str]) -> float | None:

@@ -16,6 +16,8 @@ JOULES = re.compile(
     rf"^\s*(?:\S+\s+)*?(?:(?P<t>\d+[.,]\d{{6,}})\s+)?(?P<value>{DIGITS}|<not \w+>)\s+(?:Joules|J)\s+"
     r"(?P<event>\S*energy\S*)"
 )
+OTHER = re.compile(rf"^\s*(?:{DIGITS}|<not \w+>)\s+(?:msec\s+)?(?P<event>[A-Za-z][\w:/,.=-]*)")
+"""A counter that is no energy."""
 ELAPSED = re.compile(rf"^[>\s]*(?P<value>{DIGITS})\s+(?:\+-\s*{DIGITS}\s+)?seconds\s+time elapsed")
 RUN = re.compile(r"Performance counter stats for\s+(.*?)(?:\s+\((\d+) runs\))?:\s*$")
 
@@ -35,6 +37,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     """Read all runs. Raises LogProblem where none has joules."""
     runs = [PerfRun()]
     rows = 0
+    others: dict[str, None] = {}
     for line in source.short_lines():
         rows += bool(line.strip())
         if match := RUN.search(line):
@@ -45,9 +48,12 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
                 runs[-1].stamps.append(match["t"])
         elif match := ELAPSED.match(line):
             runs[-1].elapsed = match["value"]
+        elif (match := OTHER.match(line)) and len(others) < 12:
+            others[match["event"]] = None
     runs = [run for run in runs if run.events]
     if not runs:
-        raise LogProblem("perf output without Joules; run perf stat -a -e power/energy-pkg/", rows=rows)
+        shown = f"it has {', '.join(others)}; " if others else ""
+        raise LogProblem(f"perf output without Joules; {shown}run perf stat -a -e power/energy-pkg/", rows=rows)
     log = ImportedLog(source.path, "perf-stat-text", source.encoding, rows=rows)
     comma = decimal_comma(runs)
     keys = keys_of(dict.fromkeys(event for run in runs for event in run.events))

@@ -34,6 +34,8 @@ def take_block(power: PowerTable, block: Block) -> bool:
         return False
     columns = [(column, _watts(power, block.column(column.place), column)) for column in power.wanted]
     bases = _bases(power, block)
+    if bases is not None and plan.shared and plan.name:
+        bases = [plan.apart(base, name) for base, name in zip(bases, block.column(plan.name.place), strict=True)]
     if any(watts is None for _, watts in columns):
         return False
     for column, watts in columns:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from kdwatch.interop.columns import Column
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.source import TextSource
 from kdwatch.interop.table import RowCounts
@@ -107,7 +108,7 @@ def _note_units(log: ImportedLog, power: PowerTable, source: TextSource) -> None
     if power.bad_cells:
         log.note("unreadable_cells", f"{power.bad_cells} cells of the power columns are no number: left out")
     if main.total and not main.name:
-        log.note("total_only", f"the only power column, {main.header!r}, is a total: its devices are unknown")
+        log.note("total_only", f"{main.header!r} is a total and stands alone: the devices in it are unknown")
     if plan.totals and (plan.key or plan.host):
         names = ", ".join(column.header for column in plan.totals)
         log.note("total_left_out", f"{names} repeats the power of other columns: left out")
@@ -182,6 +183,14 @@ def _milliwatts(log: ImportedLog, device: LoggedDevice, written: bool, kilowatts
     assert series is not None
     mean = series.raw_mean()
     if mean is None or mean <= MAX_DEVICE_W:
+        return
+    middle = statistics.median(watts for _, watts in islice(series.points(), LOOK))
+    if middle <= MAX_DEVICE_W:
+        log.note(
+            "implausible_power",
+            f"device {device.key}: {mean:.0f} W on average, but half of its readings are below {middle:.6g} W: a few "
+            "cannot be right, and with them its energy",
+        )
         return
     single = device.kind in ("gpu", "cpu")
     whole = series.fractions == 0
@@ -318,16 +327,26 @@ def wrap_range(negative: Sequence[tuple[float, float, float]], means: Sequence[f
     return None
 
 
+def _is_part(device: LoggedDevice, column: Column) -> bool:
+    """Whether a total is of devices such as this one: of a kind (`gpu_total`) or a name (`node1_total`)."""
+    if column.name:
+        return device.key.startswith(f"{column.name}_")
+    return column.kind == device.kind
+
+
 def _note_totals(log: ImportedLog, power: PowerTable, timed: bool) -> None:
     for column in power.plan.totals:
         series = next((s for (_, header), s in power.series.items() if header == column.header), None)
         if series is None or not len(series):
             continue
-        total, parts = series.raw_mean() or 0.0, [d.series.raw_mean() or 0.0 for d in log.devices if d.series]
+        devices = [d for d in log.devices if d.series and _is_part(d, column)] or log.devices
+        total, parts = series.raw_mean() or 0.0, [d.series.raw_mean() or 0.0 for d in devices if d.series]
         equal = math.isclose(total, sum(parts), rel_tol=0.01)
         log.details["total_column"] = column.header
         log.details["total_equals_sum"] = equal
-        if not equal:
+        if not equal and parts and math.isclose(total, statistics.fmean(parts), rel_tol=0.01):
+            log.note("mean_left_out", f"{column.header!r} is the mean of the devices: left out")
+        elif not equal:
             log.note(
                 "total_differs",
                 f"{column.header!r} averages {total:.6g} W, the devices {sum(parts):.6g} W: it is not their sum",

@@ -17,7 +17,7 @@ from kdwatch.interop.series import PowerSeries
 from kdwatch.interop.source import TextSource
 from kdwatch.interop.table import BUFFER, Block, RowReader, Table, decimal_joins, find_table, split, without_torn
 from kdwatch.interop.times import NotATime
-from kdwatch.interop.values import SENTINELS, WATTS, NotANumber, parse_number
+from kdwatch.interop.values import SENTINELS, WATTS, NotANumber, is_missing, parse_number
 
 NVIDIA_SMI_TIME = re.compile(r"^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}$")
 AMD_SMI = {
@@ -83,12 +83,11 @@ class PowerTable:
 
     def _device_of(self, row: list[str]) -> str:
         plan = self.plan
-        key = row[plan.key.place] if plan.key else ""
-        if plan.host:
-            key = f"{row[plan.host.place]}/{key}" if key else row[plan.host.place]
-        if plan.name and key not in self.names and row[plan.name.place]:
-            self.names[key] = row[plan.name.place]
-        return key or "0"
+        key = plan.base_of(row)
+        if plan.name and row[plan.name.place]:
+            key = plan.apart(key, row[plan.name.place])
+            self.names.setdefault(key, row[plan.name.place])
+        return key
 
     def _time_of(self, row: list[str], key: str) -> float | None:
         if self.plan.time is None or self.interval_s is not None:
@@ -212,12 +211,32 @@ def _read(source: TextSource, options: ImportOptions, table: Table, log: Importe
 
 
 def by_name(plan: PowerPlan, log: ImportedLog, rows: list[list[str]]) -> None:
-    """Without any key column, different model names still tell devices apart."""
-    if plan.key or plan.host or plan.name is None:
+    """Model names that differ tell devices apart: without any key column, and where several have one index.
+
+    Two jobs that each see only their GPU 0 and write one file give the same index to different models.
+    """
+    if plan.name is None:
+        return
+    if plan.key or plan.host:
+        plan.shared = _shared_keys(plan, rows)
+        if plan.shared:
+            shown = ", ".join(sorted(plan.shared))[:200]
+            log.note("keyed_by_name", f"several models are device {shown}: they are told apart by model name")
         return
     if len({row[plan.name.place] for row in rows}) > 1:
         plan.key = plan.name
         log.note("keyed_by_name", "no device column: devices are told apart by model name, equal models are pooled")
+
+
+def _shared_keys(plan: PowerPlan, rows: list[list[str]]) -> frozenset[str]:
+    """The keys that rows of more than one model have. A UUID or a serial number is one device, whatever its name."""
+    if plan.name is None or (plan.key and plan.key.name in ("uuid", "serial")):
+        return frozenset()
+    names: dict[str, set[str]] = {}
+    for row in rows:
+        if not is_missing(name := row[plan.name.place]):
+            names.setdefault(plan.base_of(row), set()).add(name)
+    return frozenset(base for base, found in names.items() if len(found) > 1)
 
 
 def _fill(log: ImportedLog, power: PowerTable, options: ImportOptions) -> None:

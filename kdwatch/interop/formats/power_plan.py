@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,19 @@ class PowerPlan:
     """Other power columns of the same device, reported beside: `power.draw.instant`."""
     totals: list[Column] = field(default_factory=list)
     """Columns that repeat a sum: never a device."""
+    shared: frozenset[str] = frozenset()
+    """Keys that devices of several models have: their names tell them apart."""
+
+    def base_of(self, row: Sequence[str]) -> str:
+        """The device that a row's key and host columns name; `0` where they are empty."""
+        key = row[self.key.place] if self.key else ""
+        if self.host:
+            key = f"{row[self.host.place]}/{key}" if key else row[self.host.place]
+        return key or "0"
+
+    def apart(self, base: str, name: str) -> str:
+        """The key of a device of this model: `0 NVIDIA A40` where several models are device 0."""
+        return f"{base} {name}" if base in self.shared and not is_missing(name) else base
 
 
 def make_plan(columns: Sequence[Column], rows: Sequence[list[str]], zone: str | None) -> PowerPlan:
@@ -55,7 +69,9 @@ def make_plan(columns: Sequence[Column], rows: Sequence[list[str]], zone: str | 
     key = _key(columns, rows)
     host = next((c for c in columns if c.role == "host" and _distinct(rows, c.place) > 1), None)
     name = next((c for c in columns if c.role == "name"), None)
-    totals = [c for c in power if (c.total and not c.name) or _holds_others(c, power)]
+    modules = [c for c in power if "module" in tokens_of(plain(c.header))]
+    power = [c for c in power if c not in modules] or modules
+    totals = [c for c in power if _holds_others(c, power)]
     single = [c for c in power if c not in totals]
     if not single:
         single, totals = totals[:1], totals[1:]
@@ -66,17 +82,62 @@ def make_plan(columns: Sequence[Column], rows: Sequence[list[str]], zone: str | 
         derived = []
     single, parts = _without_parts(single)
     devices, others = _variants(single, rows)
-    others += parts + derived
+    others += parts + derived + [c for c in modules if c not in power]
+    if summed := sum_of_others(devices, rows):
+        devices = [c for c in devices if c is not summed]
+        totals = [*totals, summed]
     return PowerPlan(time, places, header, key, host, name, devices, others, totals)
 
 
 def _holds_others(column: Column, power: Sequence[Column]) -> bool:
-    """Whether the column repeats devices beside it: a node with its GPUs, or the mean of several named devices."""
+    """Whether the column repeats devices beside it: a node its GPUs, a total those of its kind or name, or a mean.
+
+    A total of the GPUs beside nothing but a CPU is the only column that holds the GPUs.
+    """
+    if column.total and not column.name:
+        return column.kind is None or any(c.kind in (None, column.kind) for c in power if c is not column)
     if column.kind == "node":
         return any(c.kind in ("gpu", "cpu", "dram") and not c.total for c in power)
     named = [c for c in power if c.name and not c.total]
+    if column.total and column.name and any(c.name.startswith(f"{column.name}_") for c in named):
+        return True
     words = set(tokens_of(plain(column.header)))
     return not column.name and len(named) > 1 and bool(words & {"average", "avg", "mean"})
+
+
+def sum_of_others(devices: Sequence[Column], rows: Sequence[list[str]]) -> Column | None:
+    """The column that is in every row the sum of at least two others, whatever its name: a total, no device.
+
+    Without a word for a total in its name ten rows with five different sums are wanted: constants may happen to add up.
+    """
+    if len(devices) < 3:
+        return None
+    table = [cells for row in rows[:2000] if (cells := _watts_of(row, devices)) is not None]
+    largest = {max(range(len(cells)), key=cells.__getitem__) for cells in table}
+    if len(largest) != 1:
+        return None
+    place = largest.pop()
+    if not devices[place].total and (len(table) < 10 or len({cells[place] for cells in table}) < 5):
+        return None
+    adds_up = all(
+        math.isclose(cells[place], sum(cells) - cells[place], rel_tol=5e-3) and sum(map(bool, cells)) > 2
+        for cells in table
+    )
+    return devices[place] if adds_up else None
+
+
+def _watts_of(row: list[str], columns: Sequence[Column]) -> list[float] | None:
+    """The cells of power columns in watts, None where one has no number that is at least 0."""
+    values: list[float] = []
+    for column in columns:
+        try:
+            value, unit = parse_number(row[column.place], decimal_comma=True)
+        except NotANumber:
+            return None
+        if value is None or value < 0:
+            return None
+        values.append(value * (WATTS.get(unit) or column.factor or 1.0))
+    return values
 
 
 def _without_parts(columns: list[Column]) -> tuple[list[Column], list[Column]]:

@@ -18,6 +18,8 @@ ROUNDED = re.compile(r"^([\d.]+)\s*([KMGTP]?)$")
 TRES = re.compile(r"(?:^|,)energy=(\d+(?:\.\d+)?)([KMGTP]?)")
 NO_VALUE = (2**32 - 1, 2**32 - 2)
 """Slurm's INFINITE and NO_VAL."""
+MOST_J = 2.0**62
+"""More is a 64 bit INFINITE, NO_VAL or an overflow, also where it is rounded (`18446744073709.55G`)."""
 LISTS = ("AllocTRES", "ReqTRES", "TRESUsageInTot", "NodeList")
 """Columns whose cells hold commas."""
 Row = dict[str, str]
@@ -30,7 +32,12 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     if not rows:
         raise LogProblem("a sacct header and no rows", rows=0, columns=columns)
     if not {"ConsumedEnergyRaw", "ConsumedEnergy", "AllocTRES"} & set(columns):
-        raise LogProblem("no energy column; run sacct with -o ConsumedEnergyRaw", rows=len(rows), columns=columns)
+        shown = ", ".join(columns[:12])
+        raise LogProblem(
+            f"no energy column; it has {shown}; run sacct with -o JobID,ElapsedRaw,ConsumedEnergyRaw",
+            rows=len(rows),
+            columns=columns,
+        )
     if malformed:
         log.note("malformed_rows", f"{malformed} rows have another number of fields than the header: left out")
     jobs = group(rows)
@@ -96,13 +103,17 @@ def _cells(line: str, spans: list[tuple[int, int]]) -> list[str]:
 def energy_of(row: Row) -> float | None:
     """Joules of a row; None where the field is blank or 0 (no data)."""
     raw = number_or_none(row.get("ConsumedEnergyRaw"))
-    if raw is not None:
-        return raw if 0 < raw < 2**63 - 1 and raw not in NO_VALUE else None
-    if match := TRES.search(row.get("AllocTRES", "")) or TRES.search(row.get("TRESUsageInTot", "")):
-        return float(match[1]) * SUFFIX[match[2]] or None
-    match = ROUNDED.match(row.get("ConsumedEnergy", "").strip())
+    if raw is None:
+        raw = _rounded(row)
+    return raw if raw is not None and 0 < raw < MOST_J and raw not in NO_VALUE else None
+
+
+def _rounded(row: Row) -> float | None:
+    """Joules of the fields that write them with a suffix."""
+    tres = TRES.search(row.get("AllocTRES", "")) or TRES.search(row.get("TRESUsageInTot", ""))
+    match = tres or ROUNDED.match(row.get("ConsumedEnergy", "").strip())
     try:
-        return float(match[1]) * SUFFIX[match[2]] or None if match else None
+        return float(match[1]) * SUFFIX[match[2]] if match else None
     except ValueError:
         return None
 

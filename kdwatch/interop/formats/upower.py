@@ -43,10 +43,13 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
 
 
 def _reports(source: TextSource) -> Iterator[Report]:
-    """The fields of each report; one begins with the line that names its device."""
+    """The fields of each report; one begins with the line that names its device, or else with its path."""
     report: Report = {}
     for line in source.short_lines():
         if match := FIELD.match(line):
+            if match[1] == "native-path" and "native-path" in report:
+                yield report
+                report = {}
             report[match[1]] = AGO.sub("", match[2])
         elif "/org/freedesktop/UPower/" in line and report:
             yield report
