@@ -147,8 +147,10 @@ def _generation(stage: StageRecipe, inputs: Mapping[str, str]) -> list[Part]:
     for rows in dict.fromkeys((batch, max(1, batch // 4) if batch else SMALL_BATCH)):
         for tokens in dict.fromkeys((length, max(4, length // 4))):
             end = f"-b{rows or 'all'}-l{tokens}" if made else ""
-            shape = {"batch_rows": rows, "max_new_tokens": tokens, "shard_rows": rows or LARGE_BATCH}
-            made.append(_part(stage, end, inputs, shape | {"prompts": BATCHES * (rows or LARGE_BATCH)}))
+            prompts = BATCHES * (rows or LARGE_BATCH)
+            shards = min(int(stage.settings.get("shard_rows", 512)), prompts)  # each costs a save, as in the full run
+            shape = {"batch_rows": rows, "max_new_tokens": tokens, "shard_rows": shards, "prompts": prompts}
+            made.append(_part(stage, end, inputs, shape))
     made[0]["least"] = made[0]["with"].pop("prompts")
     return made
 
