@@ -162,3 +162,16 @@ def test_a_file_without_energy_says_what_it_has(read, text: str, form: str, said
 def test_a_rounded_no_value_of_slurm_is_no_energy(read, value: str) -> None:
     entry = read(f"JobID|ElapsedRaw|ConsumedEnergy\n1|600|60K\n2|600|{value}\n")
     assert entry["total_energy_j"] == pytest.approx(60_000.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=====NVSMI LOG=====\n\nTimestamp   : Sat Jan  3 15:36:53 2026\nGPU 0:4A:00.0\n    Power Draw    : 36.22 W\n",
+        "Sat Jan  3 15:36:50 2026\n+-----+\n| NVIDIA-SMI 570.1 |\n| N/A 34C P8  36W / 350W |\n+-----+\n",
+    ],
+    ids=["-q", "table"],
+)
+def test_what_nvidia_smi_prints_for_people_is_named(read, text: str) -> None:
+    error = read(text)["error"]
+    assert "for people to read" in error and "--query-gpu" in error and "\n" not in error

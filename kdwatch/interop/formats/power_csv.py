@@ -20,6 +20,7 @@ from kdwatch.interop.times import NotATime
 from kdwatch.interop.values import SENTINELS, WATTS, NotANumber, is_missing, parse_number
 
 NVIDIA_SMI_TIME = re.compile(r"^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}$")
+FOR_POWER = "log power.draw too (nvidia-smi --query-gpu=timestamp,index,power.draw --format=csv -l 1)"
 AMD_SMI = {
     "socket_power",
     "power_usage",
@@ -302,12 +303,14 @@ def _with_contents(problem: LogProblem, source: TextSource, table: Table) -> Log
     rows = sum(1 for line in table.lines if line.strip()) if "rows" not in problem.facts else 0
     shown = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
     text = f"{source.path}: {problem}"
-    if not table.header and len(columns) == 1:
+    if "NVSMI LOG" in source.head or (not table.header and "| NVIDIA-SMI " in source.head):
+        text = f"{source.path}: what nvidia-smi prints for people to read, no log; {FOR_POWER}"
+    elif not table.header and len(columns) == 1:
         text += f" and no known format; its first line is {shown!r} (formats: docs/import-export.md)"
     elif columns and "rows" not in problem.facts:
         text += f"; it has {len(columns)} columns: {shown}"
         if table.header:
-            text += "; log power.draw too (nvidia-smi --query-gpu=timestamp,index,power.draw)"
+            text += f"; {FOR_POWER}"
     facts = {"rows": rows + _first_rows(source, table), "columns": columns, "encoding": source.encoding}
     form = "nvidia-smi-csv" if nvidia_smi_fields(columns) else "power-csv"
     return LogProblem(text, no_log=table.header is None, **{"format": form, **facts, **problem.facts})
