@@ -48,7 +48,7 @@ class OtherPrograms:
         return (busy_s() - self.before - stages_cpu_s(self.home)) / elapsed
 
 
-@pytest.mark.slow  # two full runs, of about five minutes on two cores
+@pytest.mark.slow  # two full runs, of about ten minutes each on two cores
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="asks Linux how busy the machine is")
 @pytest.mark.parametrize("recipe", ["kd", "synthetic"])
 def test_probes_of_5_percent_predict_each_stage_within_15_percent(
