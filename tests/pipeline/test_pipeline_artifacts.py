@@ -123,7 +123,9 @@ def test_an_output_carries_the_energy_of_the_runs_that_began_it(
     rows: Path, mark: str, own_home: Path, package_250w
 ) -> None:
     """What a stopped stage left is taken up by the next run, and what it took is not forgotten; a deleted run is."""
-    first = record(rows, recipe() + "  timeout: 0.3\n")
+    data = rows / "d.jsonl"
+    data.write_text(data.read_text() * 2000)  # more than a second of work, whatever the machine
+    first = record(rows, recipe() + "  timeout: 0.05\n")
     assert stage_events(first, "data")["stage_ended"]["status"] == "failed"
     spent = next(s for s in build_report(first)["stages"] if s["name"] == "data")["energy_j"]["total"]
     second = record(rows, recipe())
@@ -135,7 +137,7 @@ def test_an_output_carries_the_energy_of_the_runs_that_began_it(
     shown = CliRunner().invoke(cli, ["artifacts", "show", found.id]).output
     assert f"in run {first.name}, which did not finish it" in shown
     ArtifactStore().remove(found)
-    gone = record(rows, recipe() + "  timeout: 0.3\n")
+    gone = record(rows, recipe() + "  timeout: 0.05\n")
     shutil.rmtree(gone)
     assert "energy_incomplete" in warning_codes(record(rows, recipe()))
 
