@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kdwatch.ledger.units import KWH_J, format_energy, three_digits
 from planners.rounding import Rounding, nearest
 
@@ -30,3 +32,8 @@ def energy(kwh: float | None, rounding: Rounding = nearest) -> str:
 def axis(largest_kwh: float) -> tuple[str, float]:
     """Unit of an energy axis that goes up to `largest_kwh`, and what a kWh is in it."""
     return next((unit, scale) for unit, scale, least in _AXES if largest_kwh >= least)
+
+
+def setting(value: Any) -> str:
+    """A setting as a recipe has it: 6000, not 6000.0."""
+    return f"{value:g}" if isinstance(value, float) and value.is_integer() and abs(value) < 1e6 else str(value)

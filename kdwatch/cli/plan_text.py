@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdwatch.ledger.units import three_digits
 from kdwatch.rundir.text import clean
 from planners.carbon import UNCERTAINTY
 from planners.limits import NAMES
+from planners.picture import budget_line, staircase
 from planners.result import BreakEven, PlanResult, Recommendation
-from planners.wording import axis, energy
+from planners.wording import axis, energy, setting
 
 WIDTH = 80
 MOST_TOLD = 20
@@ -59,7 +59,7 @@ def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
     yield from _money_and_carbon(result, p)
     if result.binding_limit is not None:
         yield f"  decided by {NAMES.get(result.binding_limit, 'quality floor')}"
-    settings = ", ".join(f"{name}={_plain(value)}" for name, value in best.hyperparameters.items() if name != "source")
+    settings = ", ".join(f"{name}={setting(value)}" for name, value in best.hyperparameters.items() if name != "source")
     yield from _wrapped(
         f"  settings   {settings or 'n/a'} (from {best.hyperparameters.get('source', 'n/a')})", " " * 13
     )
@@ -67,11 +67,6 @@ def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
     yield "WHY"
     for reason in best.reasons:
         yield from _wrapped(f"  - {reason.text} [{reason.source}]")
-
-
-def _plain(value: Any) -> str:
-    """A setting as a recipe has it: 6000, not 6000.0."""
-    return f"{value:g}" if isinstance(value, float) and value.is_integer() and abs(value) < 1e6 else str(value)
 
 
 def _fits(result: PlanResult) -> str:
@@ -188,8 +183,10 @@ def chart_lines(result: PlanResult, width: int = WIDTH, height: int = 16) -> lis
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plotsize(width, height)
-    unit, scale = axis(max(point["per_student_kwh"] for point in points))
-    xs, ys = _staircase(result)
+    dearest = max(point["per_student_kwh"] for point in points)
+    unit, scale = axis(dearest)
+    line, budget = budget_line(result.allowed_kwh, dearest, scale)
+    xs, ys = staircase([(point["per_student_kwh"], point["quality"]) for point in result.frontier])
     plotext.plot([x * scale for x in xs], ys, marker="dot")
     names = {point["id"] for point in result.frontier}
     for label, marker, chosen in (("frontier", "●", True), ("dominated", "○", False)):
@@ -200,23 +197,8 @@ def chart_lines(result: PlanResult, width: int = WIDTH, height: int = 16) -> lis
     if result.recommendation is not None:
         p = result.recommendation.predicted
         plotext.scatter([p.per_student_kwh * scale], [p.quality], marker="★", label=clean(result.recommendation.id, 30))
-    budget = ""
-    if result.allowed_kwh is not None:
-        plotext.vline(result.allowed_kwh * scale)
-        budget = f"   (line: budget {three_digits(result.allowed_kwh * scale)})"
-    plotext.xlabel(f"{unit} per student{budget}")
+    if line is not None:
+        plotext.vline(line)
+    plotext.xlabel(f"{unit} per student" + (f"   ({budget})" if budget else ""))
     plotext.ylabel("Q")
     return ["", *(line.rstrip() for line in plotext.uncolorize(plotext.build()).splitlines())]
-
-
-def _staircase(result: PlanResult) -> tuple[list[float], list[float]]:
-    """Corners of the frontier's steps, kWh and Q."""
-    xs: list[float] = []
-    ys: list[float] = []
-    for point in result.frontier:
-        if ys:
-            xs.append(point["per_student_kwh"])
-            ys.append(ys[-1])
-        xs.append(point["per_student_kwh"])
-        ys.append(point["quality"])
-    return xs, ys

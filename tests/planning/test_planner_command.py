@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -222,3 +223,16 @@ def test_runs_of_joules_are_told_and_drawn_in_joules() -> None:
     screen = "\n".join(text_of(line) for line in chart_lines(result.to_json(), 100, 20, ASCII, None))
     for shown in (text, screen):
         assert "kJ per student" in shown and "budget 1.44" in shown and "0.00 kWh" not in shown
+
+
+def test_a_budget_far_above_all_runs_is_told_and_leaves_the_points_apart() -> None:
+    """20 kWh beside runs of a kilojoule: its line would put every point into the first column."""
+    samples = sorted(str(path) for path in (Path(__file__).parents[2] / "sample_runs" / "grid").glob("demo-*"))
+    result = planners.plan(planners.PlanRequest(budget_kwh=20.0), planners.load(samples))
+    text = "\n".join(plan_lines(result))
+    screen = "\n".join(text_of(line) for line in chart_lines(result.to_json(), 100, 20, ASCII, None))
+    dearest = max(c["per_student_kwh"] for c in result.candidates if c["quality"] is not None) * 3600  # kJ
+    for shown in (text, screen):
+        assert "budget 20.00 kWh: far to the right" in shown
+        labels = next(line for line in reversed(shown.splitlines()) if re.fullmatch(r"\s*[\d.]+(\s+[\d.]+)+", line))
+        assert float(labels.split()[-1]) <= 1.01 * dearest

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kdwatch.ledger.units import three_digits
 from kdwatch.tui.raster import Glyphs
 from kdwatch.tui.view.line import Line, Piece
+from planners.picture import budget_line, staircase
 from planners.wording import axis
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -45,13 +45,14 @@ def chart_lines(
     """
     if len(points) < 2 or width < 30 or height < 8:
         return []
-    unit, scale = axis(max(p.kwh for p in points))
-    text = _drawn(points, frontier, scale, allowed_kwh, (width, height - 1))
+    dearest = max(p.kwh for p in points)
+    unit, scale = axis(dearest)
+    line, budget = budget_line(allowed_kwh, dearest, scale)
+    text = _drawn(points, frontier, scale, line, (width, height - 1))
     if glyphs.name == "ascii":
         text = [_ascii(row) for row in text]
-    budget = "" if allowed_kwh is None else f", line: budget {three_digits(allowed_kwh * scale)}"
     return [
-        ((f"quality Q over {unit} {of}".rstrip(), "head"), (budget, "warn")),
+        ((f"quality Q over {unit} {of}".rstrip(), "head"), (f", {budget}" if budget else "", "warn")),
         *(_toned(row, chosen) for row in text),
     ]
 
@@ -60,38 +61,25 @@ def _drawn(
     points: Sequence[Point],
     frontier: Sequence[Point],
     scale: float,
-    allowed_kwh: float | None,
+    line: float | None,
     size: tuple[int, int],
 ) -> list[str]:
-    """The chart as plotext draws it, without colour."""
+    """The chart as plotext draws it, without colour; `line` is where the budget's stands."""
     import plotext
 
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plotsize(*size)
-    xs, ys = staircase(frontier)
+    xs, ys = staircase([(p.kwh, p.quality) for p in frontier])
     if len(xs) > 1:
         plotext.plot([x * scale for x in xs], ys, marker="·")
-    if allowed_kwh is not None:
-        plotext.vline(allowed_kwh * scale)
+    if line is not None:
+        plotext.vline(line)
     for p in points:
         plotext.scatter([p.kwh * scale], [p.quality], marker=p.letter)
     rows = plotext.uncolorize(plotext.build()).splitlines()
     plotext.clear_figure()
     return [row.rstrip() for row in rows]
-
-
-def staircase(frontier: Sequence[Point]) -> tuple[list[float], list[float]]:
-    """Corners of the frontier's steps: right at the same quality, then up."""
-    xs: list[float] = []
-    ys: list[float] = []
-    for point in frontier:
-        if ys:
-            xs.append(point.kwh)
-            ys.append(ys[-1])
-        xs.append(point.kwh)
-        ys.append(point.quality)
-    return xs, ys
 
 
 def _ascii(row: str) -> str:

@@ -9,7 +9,7 @@ from kdwatch.rundir.text import clean
 from kdwatch.tui.raster import Glyphs
 from kdwatch.tui.view import chart
 from kdwatch.tui.view.line import Line, cut, left, right, wrapped
-from planners.wording import energy
+from planners.wording import energy, setting
 
 
 def q_text(value: float | None) -> str:
@@ -60,7 +60,8 @@ def _recommended(plan: Mapping[str, Any], best: Mapping[str, Any], width: int) -
         lines += _block("left", f"{energy(plan['slack_kwh'])}{within}", width)
     if p["co2e_kg"] is not None:
         lines += _block("carbon", f"{p['co2e_kg']:.3g} kg CO2e", width)
-    settings = ", ".join(f"{clean(k, 30)} {clean(v, 30)}" for k, v in best["hyperparameters"].items() if k != "source")
+    chosen = [(name, setting(value)) for name, value in best["hyperparameters"].items() if name != "source"]
+    settings = ", ".join(f"{clean(name, 30)} {clean(value, 30)}" for name, value in chosen)
     lines += _block("settings", settings or "n/a", width)
     for reason in best["reasons"]:
         lines += _block("why" if reason is best["reasons"][0] else "", "- " + clean(reason["text"], 400), width)
