@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kdwatch.cli import common
 from kdwatch.cli.errors import one_line_errors
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _follow(exporter: Exporter, target: Path, every: str) -> None:
     if not 0.1 <= seconds <= 3600:
         raise UsageProblem(f"--every {every}: between 0.1 s and 1 h")
     try:
-        follow(exporter.run, target, seconds, exporter.change)
+        follow(exporter.run, target, seconds, exporter.change, common.note)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 

@@ -309,10 +309,35 @@ def test_textfile_follows_a_run_to_its_end(run: Path, tmp_path: Path, monkeypatc
     def sleep(seconds: float) -> None:
         seen.append({family.name for family in prometheus(target.read_text())})
 
-    written = textfile.follow(run, target, 0.5, lambda value: value, sleep)
+    written = textfile.follow(run, target, 0.5, lambda value: value, pytest.fail, sleep)
     assert written == len(seen) + 1 >= 3
     assert all("kdwatch_stage_energy_joules" in names for names in seen)
     assert [path.name for path in tmp_path.iterdir()] == ["kdwatch.prom"], "no half-written file is left"
+
+
+def test_a_textfile_that_cannot_be_written_for_a_while_is_tried_again(run: Path, tmp_path: Path, monkeypatch) -> None:
+    """Its directory is away for two turns (a full or unmounted disk): said once, and the last state is written."""
+    from kdwatch.interop.export import textfile
+    from kdwatch.rundir.reader import RunReader
+
+    states = iter(["running"] * 8 + ["completed"] * 2)
+    monkeypatch.setattr(RunReader, "status", lambda self: next(states))
+    folder, away = tmp_path / "metrics", tmp_path / "away"
+    folder.mkdir()
+    turns: list[float] = []
+    said: list[str] = []
+
+    def sleep(seconds: float) -> None:
+        turns.append(seconds)
+        if len(turns) == 1:
+            folder.rename(away)
+        elif len(turns) == 3:
+            away.rename(folder)
+
+    written = textfile.follow(run, folder / "k.prom", 15.0, lambda value: value, said.append, sleep)
+    assert (written, len(turns)) == (3, 4)
+    (line,) = said
+    assert "cannot be written" in line and "trying again every 15 s" in line
 
 
 class FakeTracker(types.ModuleType):

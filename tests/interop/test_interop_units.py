@@ -129,7 +129,7 @@ def test_fault_44_what_people_read_has_the_unit_beside_it(export: Exporter, form
 
 
 def test_fault_44_a_textfile_has_joules(run: Path, tmp_path: Path) -> None:
-    follow(run, tmp_path / "k.prom", 0.1, lambda value: value, lambda seconds: None)
+    follow(run, tmp_path / "k.prom", 0.1, lambda value: value, pytest.fail, lambda seconds: None)
     found = {f.name: f.samples[0].value for f in prometheus((tmp_path / "k.prom").read_text())}
     assert found["kdwatch_stage_energy_joules"] == pytest.approx(JOULES)
 

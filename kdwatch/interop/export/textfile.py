@@ -28,10 +28,20 @@ def write_atomically(path: Path, text: str) -> None:
         raise UsageProblem(f"{path}: cannot be written ({error.strerror}); check the directory") from None
 
 
-def follow(run: Path, target: Path, every_s: float, change: Change, sleep: Callable[[float], None] = time.sleep) -> int:
-    """Write the file now and every `every_s` seconds until the run is over; returns how often it was written."""
+def follow(
+    run: Path,
+    target: Path,
+    every_s: float,
+    change: Change,
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Write the file now and every `every_s` seconds until the run is over; returns how often it was written.
+
+    The first and the last time a failure raises UsageProblem; between them it is said once and tried again.
+    """
     reader, ledger = open_live(run)
-    written = 0
+    written, failing = 0, False
     while True:
         running = reader.status() == "running"
         feed(ledger, reader.poll())
@@ -39,8 +49,15 @@ def follow(run: Path, target: Path, every_s: float, change: Change, sleep: Calla
         report = change(report_of(reader.manifest, totals))
         report["status"] = reader.status()
         power = {str(change(d.id)): d.power_w if running else None for d in totals.devices if d.counted}
-        write_atomically(target, prometheus(families(report, power)))
-        written += 1
+        try:
+            write_atomically(target, prometheus(families(report, power)))
+            written, failing = written + 1, False
+        except UsageProblem as problem:
+            if not written or not running:
+                raise
+            if not failing:
+                say(f"{problem}; trying again every {every_s:g} s")
+            failing = True
         if not running:
             return written
         sleep(every_s)
