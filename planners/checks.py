@@ -52,3 +52,8 @@ def exact(value: float) -> Fraction:
 def same(a: float, b: float) -> bool:
     """Equal but for rounding in the last digits."""
     return math.isclose(a, b, rel_tol=SAME, abs_tol=1e-12)
+
+
+def difference(a: float, b: float) -> float:
+    """a - b, and 0 where only rounding is left of it."""
+    return 0.0 if same(a, b) else a - b

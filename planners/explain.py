@@ -10,6 +10,7 @@ import polars as pl
 
 from planners import limits
 from planners.assumed import ASSUMED_ENERGY_CV, ASSUMED_QUALITY_SD
+from planners.checks import SAME, difference
 from planners.frontier import EPSILON, Point, dominated_by
 from planners.notes import Note
 from planners.ranking import energy_column
@@ -120,7 +121,7 @@ def runner_up(ranked: pl.DataFrame, request: PlanRequest) -> dict[str, Any] | No
 def _lost_to(row: Row, best: Row, request: PlanRequest) -> str:
     column = energy_column(request)
     more, worse = (
-        row[column] - best[column] if None not in (row[column], best[column]) else None,
+        difference(row[column], best[column]) if None not in (row[column], best[column]) else None,
         best["quality"] - row["quality"],
     )
     if request.goal == "min_energy":
@@ -201,7 +202,7 @@ def notes(scored: pl.DataFrame, ranked: pl.DataFrame, chosen: Row | None, reques
 
 def _within_noise(ranked: pl.DataFrame, chosen: Row) -> list[Note]:
     cheaper = ranked.filter(
-        (pl.col("per_student_kwh") < chosen["per_student_kwh"])
+        (pl.col("per_student_kwh") < chosen["per_student_kwh"] * (1.0 - SAME))
         & (pl.col("quality") >= chosen["quality"] - NOISE - EPSILON)
         & (pl.col("id") != chosen["id"])
     )

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from kdwatch.rundir.errors import UsageProblem
+from planners.checks import difference
 from planners.ranking import energy_column, rank
 from planners.request import PlanRequest
 from planners.rounding import Rounding, down, nearest, up
@@ -104,8 +105,8 @@ def shortfall_kwh(row: dict[str, Any] | None) -> float | None:
 
 
 def slack_kwh(row: dict[str, Any]) -> float | None:
-    """Energy left under the tightest energy-like limit; None without such a limit."""
-    return None if row["tightest_kwh"] is None else row["tightest_kwh"] - row["per_student_kwh"]
+    """Energy left under the tightest energy-like limit, 0 where only rounding is left; None without such a limit."""
+    return None if row["tightest_kwh"] is None else difference(row["tightest_kwh"], row["per_student_kwh"])
 
 
 def relaxations(scored: pl.DataFrame, request: PlanRequest) -> list[dict[str, Any]]:

@@ -152,6 +152,8 @@ def test_gain_within_noise_is_said_only_where_it_is_so() -> None:
 def test_ties_go_by_quality_then_stages_then_name(observe) -> None:
     assert ask(reuse_n=10, objective="min_energy").tie == ["KD-1B", "SFT-1B"]
     assert ask(reuse_n=10, objective="min_energy").tie_break == "higher_q -> KD-1B"
+    assert ask(reuse_n=10, objective="min_energy").runner_up["why"] == "as cheap as KD-1B, behind it by tie-break"
+    assert ask(reuse_n=10, budget_kwh=7).slack_kwh == 0.0
     same = observe(
         {"id": "b", "regime": "kd", "total_kwh": 5.0, "quality": 0.8, "teacher_kwh": 1.0},
         {"id": "c", "total_kwh": 5.0, "quality": 0.8},
