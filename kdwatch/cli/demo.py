@@ -23,7 +23,7 @@ POLL_S = 0.3
 @click.option("--plain", "--no-screen", "plain", is_flag=True, help="Plain lines instead of the screen.")
 @click.option("--home", type=click.Path(), help="Where runs and artifacts are kept (KDWATCH_HOME).")
 @click.option("--student", type=click.Choice(["xs", "s"]), default="s", show_default=True, help="Size of the student.")
-@click.option("--long", "is_long", is_flag=True, help="Forty times the rows, about 5 minutes a pipeline.")
+@click.option("--long", "is_long", is_flag=True, help="Forty times the rows, about 10 minutes a pipeline.")
 @click.option("--files", "only_files", is_flag=True, help="Write data, models and recipes, and run nothing.")
 @one_line_errors
 def demo(plain: bool, home: str | None, student: str, is_long: bool, only_files: bool) -> None:

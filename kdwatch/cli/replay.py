@@ -14,7 +14,7 @@ from kdwatch.cli.screen_options import screen_options
     epilog="""\b
 Examples:
   kdwatch replay last --speed 20
-  kdwatch replay sample_runs/kd --at 50%"""
+  kdwatch replay sample_runs/demo-kd --at 50%"""
 )
 @click.argument("run", default="last")
 @click.option("--speed", type=click.FloatRange(1, 1000), default=1.0, show_default=True, help="How many times faster.")
