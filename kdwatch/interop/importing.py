@@ -76,7 +76,8 @@ def expand(paths: list[Path]) -> dict[Path, bool]:
             inside = list(files_below(path))
             if not inside:
                 raise UsageProblem(f"{path}: no files in it; give log files")
-            found = dict.fromkeys(inside, False) | found
+            for file in inside:
+                found.setdefault(file, False)
         else:
             found[path] = True
     return found

@@ -269,7 +269,7 @@ def _learn_numeric(cells: list[str], header: str) -> TimeParser | None:
         return None
     scale = 1e-9 if magnitude >= 1e17 else 1e-6 if magnitude >= 1e14 else 1e-3 if magnitude >= 1e11 else 1.0
     epoch = (
-        min(values) * scale >= 1e8
+        min(values) * scale >= FIRST_EPOCH
         and magnitude * scale < LAST_EPOCH
         and (unit is None or abs(math.log10(UNITS[unit] / scale)) < 0.1)
     )

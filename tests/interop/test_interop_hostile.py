@@ -102,6 +102,8 @@ def test_links_in_directories_are_not_followed(tmp_path: Path) -> None:
     (inside / "log.csv").write_bytes(TEXT)
     (inside / "passwd.csv").symlink_to("/etc/passwd")
     assert list(expand([inside])) == [inside / "log.csv"]
+    assert expand([tmp_path / "own.csv", inside]) == {tmp_path / "own.csv": True, inside / "log.csv": False}
+    assert list(expand([tmp_path / "own.csv", inside])) == [tmp_path / "own.csv", inside / "log.csv"]
     with pytest.raises(UsageProblem, match="no stage of the harness"):
         read_directory(inside, ImportOptions())
 

@@ -98,6 +98,12 @@ def test_days_as_numbers_are_not_taken_for_seconds(read) -> None:
     assert entry["total_energy_j"] is None and "time_unit_unknown" in codes(entry)
 
 
+def test_milliseconds_without_a_unit_are_named_whatever_the_first_step(read) -> None:
+    entry = read("time,power_w\n" + "".join(f"{t},100\n" for t in (0, 10, 110, 210, 310)))
+    texts = [w["text"] for w in entry["warnings"] if w["code"] == "time_unit_unknown"]
+    assert entry["total_energy_j"] is None and len(texts) == 1 and "may be ms" in texts[0]
+
+
 def test_elapsed_clock_goes_on_after_a_day(read) -> None:
     rows = [f"{s // 3600}:{s // 60 % 60:02d}:{s % 60:02d},100" for s in range(86_390, 86_420)]
     entry = read("\n".join(["elapsed,power_w", *rows]) + "\n")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from kdwatch.interop.columns import Column
+from kdwatch.interop.formats.power_checks import WRAPS_J
 from kdwatch.interop.formats.power_plan import _key, _time, repeating_keys
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.spool import Spool
@@ -14,9 +15,8 @@ from kdwatch.interop.table import RowReader
 from kdwatch.interop.times import NotATime, TimeParser
 from kdwatch.interop.values import NotANumber, parse_number
 
-COUNTERS_J = (2.0**32 / 1e6, 65_532.610987, 2.0**16, 262_143.328850, 2.0**18, 2.0**32 / 1e3)
-"""Where energy counters begin again: 32 bits of microjoules, of RAPL's 15.3 and 61 uJ (as `max_energy_range_uj` and in
-full), of millijoules."""
+COUNTERS_J = tuple(sorted((*WRAPS_J, 65_532.610987, 262_143.328850)))
+"""Where energy counters begin again, the lowest first: RAPL's also at their `max_energy_range_uj`, just below."""
 
 Fall = tuple[float, float, float]
 """Seconds (rows, where there is no time) from the reading before a fall, joules before and after it."""

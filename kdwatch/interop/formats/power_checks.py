@@ -23,8 +23,8 @@ SHORTEST_STEP, LONGEST_STEP = 1e-3, 50.0
 """Seconds between samples where the file writes no unit: other numbers are some other unit."""
 LOOK = 20_000
 """Samples of a series that are looked at for patterns."""
-WRAPS_J = (2.0**16, 2.0**32 * 2.0**-14, 2.0**32 * 2.0**-16, 2.0**32 / 1e6, 2.0**32 / 1e3)
-"""Ranges of energy counters: 16 bit joules, RAPL's 32 bits of 61 and 15.3 uJ, micro- and millijoules."""
+WRAPS_J = (2.0**16, 2.0**18, 2.0**32 / 1e6, 2.0**32 / 1e3)
+"""Ranges of energy counters: RAPL's 32 bits of 15.3 uJ (as 16 bits of joules) and 61 uJ, micro- and millijoules."""
 
 
 def check_power_log(
@@ -167,8 +167,9 @@ def _check_numeric_unit(log: ImportedLog, header: str) -> None:
     a thousand times off."""
     steps = [b[0] - a[0] for d in log.devices if d.series for a, b in pairwise(islice(d.series.points(), 1000))]
     steps = [step for step in steps if step > 0]
-    if steps and not SHORTEST_STEP <= statistics.median(steps) < LONGEST_STEP:
-        unit = "ms" if steps[0] >= LONGEST_STEP else "days"
+    middle = statistics.median(steps) if steps else 1.0
+    if not SHORTEST_STEP <= middle < LONGEST_STEP:
+        unit = "ms" if middle >= LONGEST_STEP else "days"
         log.time_kind = None
         log.note(
             "time_unit_unknown",
@@ -322,7 +323,7 @@ def wrap_range(negative: Sequence[tuple[float, float, float]], means: Sequence[f
     top = 10 * max(means, default=0.0) + 1.0
     for range_j in WRAPS_J:
         repaired = [watts + range_j / dt for _, watts, dt in negative if dt > 0]
-        if repaired and all(0 <= watts <= top for watts in repaired) and not math.isclose(range_j, 0):
+        if repaired and all(0 <= watts <= top for watts in repaired):
             return range_j
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kdwatch.interop.formats.power_checks import finish
 from kdwatch.interop.model import ImportedLog, ImportOptions, LoggedDevice, LogProblem
 from kdwatch.interop.series import PowerSeries
 from kdwatch.interop.source import TextSource
@@ -77,8 +78,6 @@ def _time(parser: TimeParser | None, report: Report, number: int, options: Impor
 def _fill(
     log: ImportedLog, batteries: dict[str, PowerSeries], parser: TimeParser | None, options: ImportOptions
 ) -> None:
-    from kdwatch.interop.formats.power_checks import finish
-
     log.n_gpus = 0
     log.time_kind = "elapsed" if options.interval_s is not None else parser.kind if parser else None
     for name, series in batteries.items():
