@@ -29,7 +29,9 @@ class PastStage:
     tokens: float | None
     energy_j: float
     scope: str
-    """What its energy covers (`planners.schema.SCOPES`), and which parts of that are unknown."""
+    """What its energy covers (`planners.schema.SCOPES`)."""
+    missing: tuple[str, ...] = ()
+    """Parts of that which are unknown."""
 
 
 def this_hardware() -> str | None:
@@ -48,9 +50,8 @@ def this_hardware() -> str | None:
 
 
 def past_stages(hardware: str | None) -> list[PastStage]:
-    """Stages of the newest runs on this hardware, newest first; of one scope only, that of the newest.
-
-    Runs that cannot be read are left out.
+    """Stages of the newest runs on this hardware, newest first; of the newest's scope only, with the same parts
+    known. Runs that cannot be read are left out.
     """
     found: list[PastStage] = []
     for run in list_runs()[:MOST_RUNS]:
@@ -58,7 +59,7 @@ def past_stages(hardware: str | None) -> list[PastStage]:
             found += _of_run(run, hardware)
         except UsageProblem:
             continue
-    return [stage for stage in found if stage.scope == found[0].scope]
+    return [stage for stage in found if (stage.scope, stage.missing) == (found[0].scope, found[0].missing)]
 
 
 def _of_run(run: Path, hardware: str | None) -> Iterator[PastStage]:
@@ -86,7 +87,8 @@ def _of_run(run: Path, hardware: str | None) -> Iterator[PastStage]:
             sizes.get(stage["name"]) or (sizes.get("") if recipe.get("uses") == "evaluate" else None),
             stage["tokens"],
             energy,
-            " without ".join([scope, *sorted(stage["energy_j"]["missing"])]),
+            scope,
+            tuple(sorted(stage["energy_j"]["missing"])),
         )
 
 

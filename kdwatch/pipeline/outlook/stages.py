@@ -51,7 +51,7 @@ class Machine:
 
         hardware = this_hardware()
         past = past_stages(hardware)
-        scope = past[0].scope.split(" without ")[0] if past else None
+        scope = past[0].scope if past else None
         fits = (run.probes for run in probe_runs() if run.hardware == hardware and scope in (None, run.scope))
         return cls(hardware, past, next(fits, ()))
 
