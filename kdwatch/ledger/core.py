@@ -196,7 +196,7 @@ class Ledger:
                 track.restore(state["devices"][key])
             ledger.book.restore(state["book"])
             ledger.warnings.restore(state["warnings"])
-            ledger.mirrors = set(state.get("mirrors", ledger.mirrors))
+            ledger.mirrors = set(state["mirrors"])
             for name in _PLAIN:
                 setattr(ledger, name, state[name])
         except (KeyError, TypeError, AttributeError, IndexError) as problem:

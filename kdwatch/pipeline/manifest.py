@@ -63,9 +63,8 @@ def build_manifest(
         **accounting,
     }
     secrets = secret_values(environment)
-    return {key: mask_values(value, secrets) for key, value in manifest.items() if key != "environment"} | {
-        "environment": manifest["environment"]
-    }
+    # the environment is there by its names alone
+    return {k: v if k == "environment" else mask_values(v, secrets) for k, v in manifest.items()}
 
 
 def sensor_entry(status: Any) -> dict[str, Any]:
