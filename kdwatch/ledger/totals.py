@@ -305,7 +305,7 @@ def derived_warnings(ledger: Ledger, stages: tuple[StageTotals, ...]) -> list[di
     texts = {
         "gap": ("gap", "part of the time has no reading: the energy there is unknown"),
         "reset": ("counter_reset", "the energy counter went back: bridged by power where there is some"),
-        "frozen": ("counter_frozen", "the energy counter stood still under power: bridged by power"),
+        "frozen": ("counter_frozen", "the energy counter stood still: bridged by power where there is some"),
         "counter_mismatch": ("counter_mismatch", "counter and integrated power differ by more than 10 %"),
         "discarded": ("discarded", "readings that the device cannot have were left out"),
     }
