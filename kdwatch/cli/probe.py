@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from planners.probes import Probe
 
 POLL_S = 0.3
-SAYS = "kdwatch stage: "
-"""How a built-in stage begins its last line."""
 LEVEL = 0.9
 ROWS = 512
 BATCHES = 8
@@ -109,6 +107,7 @@ def _watch(run: Path) -> ProbeReader:
 def _last_words(run: Path, stages: Sequence[str]) -> str:
     """What the stage that failed said last."""
     from kdwatch.rundir.text import clean
+    from kdwatch.stages.problem import SAYS
 
     for stage in reversed(stages):
         try:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from kdwatch import progress
-from kdwatch.stages.problem import StageProblem
+from kdwatch.stages.problem import SAYS, StageProblem, first_line
 from kdwatch.stages.settings import Settings
 
 S = TypeVar("S", bound=Settings)
@@ -105,7 +105,7 @@ def _guarded(kind: type[S], work: Callable[[S, Stage], None]) -> int:
         if os.strerror(errno.ENOSPC) in str(error):
             _say(_disk_line(OSError(errno.ENOSPC, "")))
         elif _out_of_memory(error):
-            _say(f"out of memory ({_first_line(error)}): lower {_memory_settings(kind)}")
+            _say(f"out of memory ({first_line(error, 120)}): lower {_memory_settings(kind)}")
         else:
             raise
         return 1
@@ -141,9 +141,5 @@ def _disk_line(error: OSError) -> str:
     return f"{error.strerror or error}{where}"
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
-
-
 def _say(text: str) -> None:
-    print(f"kdwatch stage: {text}", file=sys.stderr, flush=True)
+    print(f"{SAYS}{text}", file=sys.stderr, flush=True)

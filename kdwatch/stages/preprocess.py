@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdwatch import progress
-from kdwatch.stages.entry import Stage, run_stage
+from kdwatch.stages.entry import Stage, Stopped, run_stage
 from kdwatch.stages.settings import PreprocessSettings
 
 if TYPE_CHECKING:
@@ -39,11 +39,10 @@ def work(settings: PreprocessSettings, stage: Stage) -> None:
     source = rows.read_rows(settings.data, keys, split=settings.split, revision=settings.revision)
     count, number, reported = 0, 0, time.monotonic()
     while chunk := list(islice(source, CHUNK_ROWS)):
-        if stage.enough:
-            break
         number += len(chunk)
         if time.monotonic() >= reported + stage.report_s:
-            stage.check_stop()
+            if stage.stopping:
+                raise Stopped
             progress.progress(step=number, tokens=count)
             reported = time.monotonic()
         usable = [row for row in chunk if row is not None]
@@ -54,6 +53,8 @@ def work(settings: PreprocessSettings, stage: Stage) -> None:
             else:
                 encoded.append(fitted)
                 count += len(fitted.ids)
+        if stage.enough and encoded:  # not before a row is there for those that need some
+            break
     left_out += Counter()  # without the reasons that did not come up
     if not encoded:
         raise StageProblem(

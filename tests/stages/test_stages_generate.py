@@ -18,7 +18,7 @@ from kdwatch.stages import generate
 from kdwatch.stages.data.tokens import read_tokens
 from kdwatch.stages.entry import Stage, Stopped
 from kdwatch.stages.generated import engines
-from kdwatch.stages.generated.answers import RowAnswer
+from kdwatch.stages.generated.answers import AnswerStore, RowAnswer
 from kdwatch.stages.generated.filters import reason, repetition
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import GenerateSettings
@@ -247,6 +247,15 @@ def test_an_id_that_means_no_token_ends_a_vllm_answer(
     )
     made = read_tokens(out)
     assert made.ids.max() < REAL and made.response_counts.max() <= 3
+
+
+def test_finished_shards_are_kept_when_another_number_of_gpus_goes_on(tmp_path: Path, models: dict[str, Path]) -> None:
+    def missing(**values: Any) -> int:
+        store = AnswerStore(tmp_path, settings_for(models, engine="vllm", **values), "data")
+        return len(store.missing(np.arange(1), 5))
+
+    AnswerStore(tmp_path, settings_for(models, engine="vllm"), "data").write(0, [RowAnswer(0, 4, [5, 6], True)])
+    assert [missing(), missing(tensor_parallel=2), missing(temperature=0.3)] == [0, 0, 1]
 
 
 def test_vllm_that_is_not_installed_is_said(tmp_path: Path, models: dict[str, Path], data: Path) -> None:

@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 from stages_help import jsonl, task_rows
 
+from kdwatch.stages import preprocess
+from kdwatch.stages.data.tokens import read_tokens
+from kdwatch.stages.entry import Stage
 from kdwatch.stages.pace import Pace
+from kdwatch.stages.probe_settings import PROBED
+from kdwatch.stages.registry import BUILTIN
+from kdwatch.stages.settings import PreprocessSettings
 
 
 def start(folder: Path, parts: Sequence[Mapping[str, Any]], **settings: Any) -> subprocess.Popen[str]:
@@ -118,7 +124,36 @@ def test_a_part_that_fails_is_named(tmp_path: Path, models: dict[str, Path]) -> 
     parts[0]["with"]["data"] = str(tmp_path / "nowhere.jsonl")
     process = start(tmp_path / "run", parts)
     text = process.communicate(timeout=60)[0]
-    assert process.returncode == 2 and text.startswith("kdwatch stage: data: ") and len(text.splitlines()) == 1
+    assert process.returncode == 2 and text.startswith("kdwatch stage: data: data: no such file")
+    assert len(text.splitlines()) == 1
+
+
+def test_data_that_is_slow_to_open_still_gives_some_rows(tmp_path: Path, models: dict[str, Path]) -> None:
+    """The time of the part is over before the first row is read."""
+    rows = jsonl(tmp_path / "rows.jsonl", task_rows(2 * preprocess.CHUNK_ROWS))
+    stage = Stage("data", {}, tmp_path / "out", enough=True, report_s=0.0)
+    preprocess.work(PreprocessSettings(data=str(rows), tokenizer=str(models["student"])), stage)
+    assert len(read_tokens(tmp_path / "out")) == preprocess.CHUNK_ROWS
+
+
+def test_a_teacher_that_is_kept_reports_the_role_it_is_asked_for(
+    tmp_path: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may be one part's teacher and another's student."""
+    import torch
+
+    from kdwatch.stages.nn.models import kept_loaded, load_model
+    from kdwatch.stages.settings import EvaluateSettings
+
+    monkeypatch.setenv("KDWATCH_EVENTS", str(tmp_path / "events.jsonl"))
+    with kept_loaded():
+        for role in ("teacher", "student", None):
+            load_model(str(models["teacher"]), EvaluateSettings(), torch.device("cpu"), dtype=torch.float32, role=role)
+    assert [(e["role"], e.get("kept", False)) for e in events(tmp_path)] == [("teacher", False), ("student", True)]
+
+
+def test_what_can_be_probed_is_what_the_recorder_starts() -> None:
+    assert {name: (BUILTIN[name].module, BUILTIN[name].settings) for name in PROBED} == PROBED
 
 
 @pytest.mark.slow  # torchrun imports torch three times

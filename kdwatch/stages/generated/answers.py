@@ -37,7 +37,9 @@ class AnswerStore:
 
     def __init__(self, output: Path, settings: GenerateSettings, data: str) -> None:
         self.folder = output / FOLDER
-        self.plan = canonical_hash([settings.model_dump(mode="json", exclude={"device", "threads"}), data])
+        self.plan = canonical_hash(
+            [settings.model_dump(mode="json", exclude={"device", "threads", "tensor_parallel"}), data]
+        )
         self.tokens = 0
         """Output tokens so far, end-of-text tokens included."""
         self.prompt_tokens = 0

@@ -14,7 +14,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCa
 
 from kdwatch import progress
 from kdwatch.stages.data.tokenizer import FILES, TextTokenizer, model_directory
-from kdwatch.stages.problem import StageProblem
+from kdwatch.stages.problem import StageProblem, first_line
 from kdwatch.stages.settings import ModelSettings
 
 transformers.utils.logging.disable_progress_bar()
@@ -41,7 +41,8 @@ def load_model(
     folder = model_directory(name, settings.revision, weights=True)
     same = (str(folder), str(device), str(dtype))
     if _kept is not None and same in _kept and not train:
-        _report(_kept[same], "teacher", kept=True)
+        if role is not None:
+            _report(_kept[same], role, kept=True)
         return _kept[same]
     if not (folder / "config.json").is_file():
         raise StageProblem(f"model: {folder} has no config.json: check the path in the recipe")
@@ -62,9 +63,7 @@ def load_model(
             raise StageProblem(
                 f"model: {folder} brings code of its own: read it, then allow it with trust_remote_code: true"
             ) from None
-        raise StageProblem(
-            f"model: {folder} cannot be loaded ({_first_line(error)}): check or fetch it again"
-        ) from None
+        raise StageProblem(f"model: {folder} cannot be loaded ({first_line(error)}): check or fetch it again") from None
     model = model.to(device)
     if role is not None:
         _report(model, role)
@@ -136,7 +135,3 @@ def save_memory(model: Any) -> None:
         enable()
     else:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

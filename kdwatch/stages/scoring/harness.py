@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kdwatch.stages.data.tokenizer import TextTokenizer
-from kdwatch.stages.problem import StageProblem
+from kdwatch.stages.problem import StageProblem, first_line
 from kdwatch.stages.scoring.counts import Counts
 from kdwatch.stages.settings import EvaluateSettings
 
@@ -59,8 +59,9 @@ def harness_scores(settings: EvaluateSettings, model: Path, device: str, counts:
             log_samples=True,
         )
     except (OSError, ImportError, ValueError) as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise StageProblem(f"lm_eval: the tasks {', '.join(wanted.tasks)} cannot be run ({line})") from None
+        raise StageProblem(
+            f"lm_eval: the tasks {', '.join(wanted.tasks)} cannot be run ({first_line(error)})"
+        ) from None
     for samples in found["samples"].values():
         count_samples(samples, tokenizer, counts)
     return {name: headline(found["results"][name], name) for name in wanted.tasks}
