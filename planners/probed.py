@@ -17,7 +17,7 @@ from planners.probes import Probe, predict_student
 from planners.teachermodel import KWH_J, scaled
 
 Row = dict[str, Any]
-_SAME = ("batch_rows", "packing", "gradient_checkpointing", "weights", "optimizer", "processes")
+TRAINING = ("batch_rows", "packing", "gradient_checkpointing", "weights", "optimizer", "processes")
 """Settings of the training that change its energy per token."""
 SAME_TOKENS = 0.05
 """Relative difference of two numbers of tokens that counts as none."""
@@ -70,7 +70,7 @@ def _tokens(mine: Sequence[Row]) -> float:
 def _alike(probe: Probe, row: Row) -> bool:
     objective = "kd" if row["regime"] == "kd" else "sft"
     known = json.loads(row["hyperparameters"]) if row["hyperparameters"] else {}
-    same = all(probe.settings.get(name) == known.get(name) for name in _SAME)
+    same = all(probe.settings.get(name) == known.get(name) for name in TRAINING)
     return same and probe.settings.get("objective", "sft") == objective
 
 

@@ -19,9 +19,8 @@ from kdwatch.ledger.core import Ledger
 from kdwatch.rundir.reader import RunReader, Sample
 from planners.modelsize import reported_params_b
 from planners.probes import Kind, Made, Probe, rate_of
-from planners.runinfo import recipe_stages, stage_settings
+from planners.runinfo import probing_stages, stage_settings
 
-USES = "probe"
 KINDS: dict[str, Kind] = {
     "preprocess": "preprocess",
     "student.train": "student",
@@ -84,7 +83,7 @@ class ProbeReader:
         self.total_j: float | None = None
         """Energy of the whole run, J."""
         self._run = run
-        self._stages = {str(s.get("name")): s for s in recipe_stages(self.reader.manifest) if s.get("uses") == USES}
+        self._stages = {str(stage.get("name")) for stage in probing_stages(self.reader.manifest)}
         self._windows: dict[str, list[float]] = {}
         self._curves: dict[str, list[tuple[float, float]]] = {}
 
@@ -206,8 +205,8 @@ def read_probes(run: Path) -> list[Probe]:
 def probes_of(found: ProbeReader) -> list[Probe]:
     """Probes of the parts that were seen to the end."""
     probes = []
-    for stage in recipe_stages(found.reader.manifest):
-        if stage.get("uses") != USES or str(stage.get("name")) not in found.stages:
+    for stage in probing_stages(found.reader.manifest):
+        if str(stage.get("name")) not in found.stages:
             continue
         listed = stage_settings(stage).get("parts")
         for spec in listed if isinstance(listed, list) else ():

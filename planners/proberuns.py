@@ -10,8 +10,8 @@ from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.paths import list_runs
 from kdwatch.rundir.reader import RunReader
 from planners.probed import Probes
-from planners.proberead import USES, read_probes
-from planners.runinfo import hardware_name, recipe_stages
+from planners.proberead import read_probes
+from planners.runinfo import hardware_name, probing_stages
 
 MOST_RUNS = 200
 """Newest runs that are looked at."""
@@ -34,7 +34,7 @@ def probe_runs() -> Iterator[Probes]:
 def read_probe_run(run: Path, manifest: Mapping[str, Any] | None = None) -> Probes | None:
     """One run's probes; None where it is none, or goes on. Raises UsageProblem where it cannot be read."""
     manifest = manifest or RunReader(run).manifest
-    if not any(stage.get("uses") == USES for stage in recipe_stages(manifest)):
+    if not probing_stages(manifest):
         return None
     from kdwatch.ledger.report import build_report
     from planners.runs import scope_of

@@ -30,9 +30,7 @@ STARTUP_SD = 0.15
 EVALUATION_SD = 0.1
 """Relative sd between two batches of an evaluation, and between a base model's answers and a trained one's."""
 LEAST_INTERVALS = 4
-"""Intervals between reports after which a rate is believed."""
-PRECISE = 0.02
-"""Relative standard error of the rate at which a probe has seen enough."""
+"""Intervals between reports after which the first one, which holds the warm-up, is left out."""
 
 
 class Made(NamedTuple):
@@ -65,9 +63,6 @@ class Probe:
     """Built-in stage that was probed."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Its settings, as far as the recipe named them."""
-    hardware: str | None = None
-    scope: str | None = None
-    """What the energies cover (`planners.schema.SCOPES`)."""
 
     @property
     def tokens(self) -> float:
@@ -91,14 +86,6 @@ def rate_of(points: Sequence[tuple[float, float]]) -> Rate | None:
         return None
     value, se = slope(after)
     return Rate(value, se) if value > 0 else None
-
-
-def enough(points: Sequence[tuple[float, float]]) -> bool:
-    """Whether a probe may stop: enough intervals, and a rate that is known to 2 %."""
-    if len(points) < LEAST_INTERVALS + 2:
-        return False
-    found = rate_of(points)
-    return found is not None and found.se <= PRECISE * found.j_per_token
 
 
 def _rated(probes: Sequence[Probe], kind: Kind) -> list[tuple[Probe, Rate]]:
@@ -219,8 +206,3 @@ def _fill(probes: Sequence[Probe], length: float) -> float:
     nearest = min((p.length or 0.0 for p in counted), key=lambda limit: abs(math.log(limit / length)))
     mine = [p for p in counted if p.length == nearest]
     return sum(p.tokens for p in mine) / sum((p.samples or 0.0) * (p.length or 0.0) for p in mine)
-
-
-def cost_share(probes: Sequence[Probe], full_j: float) -> float:
-    """What the probes cost, over the energy of the full run."""
-    return sum(p.total_j for p in probes) / full_j if full_j > 0 else math.inf

@@ -47,6 +47,11 @@ def recipe_stages(manifest: Mapping[str, Any]) -> list[Stage]:
     return [stage for stage in stages if isinstance(stage, Mapping)] if isinstance(stages, list) else []
 
 
+def probing_stages(manifest: Mapping[str, Any]) -> list[Stage]:
+    """The stages that hold probes; a run that has one is no pipeline."""
+    return [stage for stage in recipe_stages(manifest) if stage.get("uses") == "probe"]
+
+
 def stage_settings(stage: Stage) -> Mapping[str, Any]:
     """Settings of a built-in stage, under either name that a recipe's dump may use."""
     values = stage.get("with") or stage.get("settings")

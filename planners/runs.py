@@ -15,12 +15,10 @@ from kdwatch.rundir.paths import list_runs, resolve_run
 from kdwatch.rundir.reader import RunReader
 from planners.notes import Note
 from planners.rowcheck import check_row, fill_total
-from planners.runinfo import recipe_stages, run_info
+from planners.runinfo import probing_stages, run_info
 from planners.schema import candidate_id, make_table
 
 FINISHED = ("completed", "imported")
-PROBE = "probe"
-"""The stage of runs that are no pipeline and are left out without a word."""
 _STAGE_OF_KIND = {
     "prerun": "prerun",
     "preprocess": "preprocess",
@@ -58,14 +56,14 @@ def read_all() -> tuple[pl.DataFrame, list[Note]]:
 def _observe(path: Path) -> tuple[dict[str, Any] | None, str | None]:
     from kdwatch.ledger.report import build_report
 
-    if any(stage.get("uses") == PROBE for stage in recipe_stages(_manifest(path))):
+    manifest = _manifest(path)
+    if probing_stages(manifest):
         return None, None
     report = build_report(path)
     if report["status"] not in FINISHED:
         return None, f"status is {report['status']}"
     if report["regime"] not in ("sft", "kd", "synthetic_sft"):
         return None, f"regime is {report['regime']}"
-    manifest = _manifest(path)
     info = run_info(manifest, RunReader(path).iter_events(), _folder(manifest))
     row = fill_total(from_report(report, info)) | {"run_dir": str(path.resolve())}
     verdict = check_row(row)

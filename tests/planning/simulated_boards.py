@@ -11,7 +11,8 @@ import math
 import random
 from dataclasses import dataclass
 
-from planners.probes import Kind, Probe, enough
+from kdwatch.stages.pace import Pace
+from planners.probes import Kind, Probe
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class Board:
         *,
         stop: bool,
     ) -> Probe:
-        """A stage: 8 s of loading, then work that reports twice a second; with `stop` it ends early."""
+        """A stage: 8 s of loading, then work that reports twice a second; with `stop` it ends as a probe does."""
+        pace = Pace(least_s=2.0, most_s=30.0)
+        pace.report({"type": "phase", "name": "work", "t": 0.0})
         startup = 8.0 * (self.idle_w + 0.2 * (self.full_w - self.idle_w)) * source.uniform(0.9, 1.1)
         speed, watts = self.speed_and_power(kind, params_b, batch, length)
         points, done, joules, t = [(0.0, 0.0)], 0.0, 0.0, 0.0
@@ -59,7 +62,8 @@ class Board:
             done += speed * step
             joules += watts * warm * step * source.gauss(1, self.noise / math.sqrt(tick / 0.5))
             points.append((done, joules))
-            if stop and enough(points):
+            pace.report({"type": "progress", "t": t, "tokens": int(done)})
+            if stop and pace.over(t):
                 break
         return Probe(kind, tuple(points), startup, startup + joules, params_b, batch, length)
 

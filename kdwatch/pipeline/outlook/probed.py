@@ -10,6 +10,7 @@ from kdwatch.pipeline.outlook.data import AT_MOST, SAMPLED, DataCount
 from kdwatch.pipeline.outlook.like import default_of, same_model_size
 from kdwatch.pipeline.resolve import ResolvedStage
 from planners.costmodel import Declined, Prediction
+from planners.probed import TRAINING
 from planners.probes import (
     Probe,
     predict_evaluation,
@@ -22,16 +23,7 @@ from planners.probes import (
 _SCORES = ("exact_match", "max_new_tokens", "batch_rows", "lm_eval", "command", "perplexity", "agreement")
 _SAME = {
     "preprocess": ("tokenizer", "chat_template", "max_length", "too_long"),
-    "student.train": (
-        "objective",
-        "batch_rows",
-        "packing",
-        "gradient_checkpointing",
-        "weights",
-        "dtype",
-        "optimizer",
-        "processes",
-    ),
+    "student.train": ("objective", "dtype", *TRAINING),
     "teacher.cache_logits": ("dtype", "method", "top_k", "temperatures"),
     "teacher.generate": ("dtype", "engine"),
     "teacher.evaluate": _SCORES,
