@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kdwatch.ledger.report import build_report
+from kdwatch.ledger.totals import known_sum
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.reader import load_manifest
 
@@ -47,19 +47,18 @@ def compare(reports: Sequence[Report], any_scope: bool = False) -> dict[str, Any
         "stages": [_stage(found, common) for found in rows(reports)],
         "total": {
             **_values([_sum_total(report, common) for report in reports], [_bound(report) for report in reports]),
-            "estimated": [is_estimated(report["devices"], common) for report in reports],
+            "estimated": [_is_estimated(report["devices"], common) for report in reports],
         },
         "warnings": warnings(reports, scopes, common, problems),
     }
 
 
 def component_scopes(report: Report) -> dict[str, set[str]]:
-    """Scopes by component that has energy in the run."""
+    """Scopes by component that has energy in the run's total."""
     found: dict[str, set[str]] = {}
     for device in report["devices"]:
-        if device["total_j"] is not None:
-            kind = device["kind"] if device["kind"] in COMPONENTS else "other"
-            found.setdefault(kind, set()).add(str(device["scope"]))
+        if device["total_j"] is not None and device["counted"]:
+            found.setdefault(_component(device), set()).add(str(device["scope"]))
     return found
 
 
@@ -104,13 +103,17 @@ def _source(report: Report, part: str) -> str:
     return str((report.get("sources") or {}).get(part) or "n/a")
 
 
-def is_estimated(devices: Sequence[Mapping[str, Any]], common: list[str]) -> bool:
+def _is_estimated(devices: Sequence[Mapping[str, Any]], common: list[str]) -> bool:
     """Whether a part of the compared energy is a model's."""
     return any(
         d["source"] == "estimated" or "estimated" in (d.get("flags") or ())
         for d in devices
-        if (d["kind"] if d["kind"] in COMPONENTS else "other") in common
+        if d["counted"] and _component(d) in common
     )
+
+
+def _component(device: Mapping[str, Any]) -> str:
+    return device["kind"] if device["kind"] in COMPONENTS else "other"
 
 
 def _run(report: Report, scopes: dict[str, set[str]], common: list[str]) -> dict[str, Any]:
@@ -129,22 +132,15 @@ def _run(report: Report, scopes: dict[str, set[str]], common: list[str]) -> dict
 
 
 def _sum(energy: Mapping[str, Any], common: list[str]) -> float | None:
-    known = [energy[part] for part in common if energy[part] is not None]
-    return math.fsum(known) if known else None
+    return known_sum(energy[part] for part in common)
 
 
 def _sum_total(report: Report, common: list[str]) -> float | None:
-    known = []
-    for device in report["devices"]:
-        kind = device["kind"] if device["kind"] in COMPONENTS else "other"
-        if kind in common and device["total_j"] is not None:
-            known.append(device["total_j"])
-    return math.fsum(known) if known else None
+    return known_sum(d["total_j"] for d in report["devices"] if d["counted"] and _component(d) in common)
 
 
 def _bound(report: Report) -> float | None:
-    bounds = [stage["bound_j"] for stage in report["stages"] if stage["bound_j"] is not None]
-    return math.fsum(bounds) if bounds else None
+    return known_sum(stage["bound_j"] for stage in report["stages"])
 
 
 def rows(reports: Sequence[Report]) -> list[list[Mapping[str, Any] | None]]:
@@ -174,7 +170,7 @@ def _stage(found: list[Mapping[str, Any] | None], common: list[str]) -> dict[str
         "names": [None if stage is None else stage["name"] for stage in found],
         "kind": next(stage["kind"] for stage in found if stage is not None),
         **_values(energies, bounds),
-        "estimated": [None if stage is None else is_estimated(stage["devices"], common) for stage in found],
+        "estimated": [None if stage is None else _is_estimated(stage["devices"], common) for stage in found],
         "status": [None if stage is None else stage["status"] for stage in found],
         "duration_s": [None if stage is None else stage["duration_s"] for stage in found],
         "tokens": [None if stage is None else stage["tokens"] for stage in found],

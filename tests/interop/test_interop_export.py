@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from kdwatch.cli.export import export
+from kdwatch.interop.compare import compare, load
 from kdwatch.interop.export.cells import safe_cell
 from kdwatch.interop.export.redact import Redactor
 from kdwatch.interop.exporting import Exporter, ExportOptions
@@ -92,6 +93,22 @@ def test_metrics_add_up_to_the_total_whatever_stands_beside(run: Path, form: str
     assert report["total_j"] == pytest.approx(300.0 * 20 + 6.0 * 20, rel=0.01)
     assert "package-0 (not in the total)" in exporter(run).text("markdown")
     assert "package-0 (not in the total)" in exporter(run).text("html")
+
+
+def test_comparing_leaves_out_what_stands_beside_the_total(run: Path) -> None:
+    """A package that repeats another one's counter is neither added nor a component that a run has."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["devices"][2] = {**manifest["devices"][1], "key": "ram", "id": "rapl:package-1"}
+    manifest["devices"][2]["details"] = {"mirror_of": "cpu0"}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    report = load(run)
+    found = compare([report, report])
+    assert found["components"] == ["gpu", "cpu"]
+    assert found["total"]["energy_j"] == pytest.approx([report["total_j"]] * 2)
+    assert sum(stage["energy_j"][0] for stage in found["stages"]) == pytest.approx(report["total_j"])
+    manifest["devices"][2]["details"] = {}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert compare([load(run)])["total"]["energy_j"][0] > report["total_j"] + 100.0
 
 
 def test_codecarbon_reads_our_emissions(run: Path, tmp_path: Path) -> None:

@@ -405,7 +405,7 @@ def compared(name: str, joules: float, q: float | None, kinds: tuple[str, ...] =
     return {
         "name": name, "run_id": name, "regime": "kd", "status": "completed", "stages": [stage], "total_j": joules,
         "unattributed_j": 0.0, "duration_s": 1.0, "co2e_kg": None, "quality": {"q": q},
-        "devices": [{"kind": kind, "total_j": joules} for kind in kinds],
+        "devices": [{"kind": kind, "total_j": joules, "counted": True} for kind in kinds],
     }  # fmt: skip
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kdwatch.interop.export.cells import csv_text
+from kdwatch.ledger.totals import known_sum
 from kdwatch.ledger.units import KWH_J
 
 COLUMNS = (
@@ -72,8 +72,7 @@ def _row(report: Mapping[str, Any], manifest: Mapping[str, Any], stage: Mapping[
 def _mean_w(stage: Mapping[str, Any], kind: str) -> float | None:
     """Sum over the devices of a kind that the stage's energy counts: of a stage with others inside, the mean while no
     other ran, as in the report."""
-    known = [d["mean_w"] for d in stage["devices"] if d["kind"] == kind and d["counted"] and d["mean_w"] is not None]
-    return math.fsum(known) if known else None
+    return known_sum(d["mean_w"] for d in stage["devices"] if d["kind"] == kind and d["counted"])
 
 
 def _kwh(joules: float | None) -> float | None:

@@ -39,7 +39,7 @@ def model_card(report: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
 
 
 def _source(report: Mapping[str, Any]) -> str:
-    kinds = {device["source"] for device in report["devices"] if device["total_j"] is not None}
+    kinds = {d["source"] for d in report["devices"] if d["total_j"] is not None and d["counted"]}
     how = "measured" if kinds & {"counter", "integrated"} else "imported" if "imported" in kinds else "estimated"
     beside = ", in part estimated" if how != "estimated" and "estimated" in kinds else ""
     return f"kdwatch ({how}{beside}); {report['grid_source']}"

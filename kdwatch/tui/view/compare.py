@@ -219,8 +219,8 @@ def frontier_word(report: Report, reports: Sequence[Report]) -> Piece:
 
 
 def device_kinds(report: Report) -> frozenset[str]:
-    """Kinds of device whose energy is known."""
-    return frozenset(d["kind"] for d in report["devices"] if d["total_j"] is not None)
+    """Kinds of device whose energy is known and in the total."""
+    return frozenset(d["kind"] for d in report["devices"] if d["total_j"] is not None and d["counted"])
 
 
 def same_devices(reports: Sequence[Report]) -> bool:
