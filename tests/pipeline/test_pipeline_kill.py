@@ -124,6 +124,7 @@ def check_record(run: Path, victim: str, killed_t: float) -> None:
     else:
         assert (report["status"], status["hard"], status["after"]) == ("failed", "failed", "skipped")
         assert stage_events(run, "hard")["stage_ended"]["signal"] in (signal.SIGKILL, None)
+        assert ("shim_lost" in {w["code"] for w in report["warnings"]}) == (victim == "shim")
     if killed_t > 1.5:  # RAPL is polled each second; what was read is on disk within half a second
         assert killed_t - last_sample_t(run) < RAPL_PERIOD_S + 0.6
     assert load_ledger(run).totals().total_j is not None

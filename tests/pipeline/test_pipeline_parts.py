@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdwatch.meters.base import Device, Reading
+from kdwatch.meters.base import Device, Reading, SensorEvent
 from kdwatch.pipeline.caplog import CappedLog
 from kdwatch.pipeline.progress_tail import LINE_LIMIT_B, ProgressTail, checked
 from kdwatch.pipeline.recording import Recording, columns_of
+from kdwatch.pipeline.sampling import Sampler
 from kdwatch.rundir.reader import RunReader
 from kdwatch.rundir.writer import RunWriter
 
@@ -173,3 +175,49 @@ def test_a_fault_of_the_ledger_costs_no_sample(recording: Recording, monkeypatch
     assert len([s for s in reader.iter_samples() if s.key == "g0"]) == 5
     codes = [e.get("code") for e in reader.iter_events()]
     assert codes.count("ledger_fault") == 1
+
+
+class FailingMeter:
+    """Raises at its first polls, as a driver may."""
+
+    name, period_s = "nvml", 0.01
+
+    def __init__(self, failures: int) -> None:
+        self.devices = [device("g0")]
+        self.failures = failures
+        self.read = 0
+
+    def edge(self) -> list[Reading]:
+        return []
+
+    def poll(self) -> list[Reading]:
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("driver gone")
+        self.read += 1
+        return [Reading("g0", time.monotonic(), float(self.read))]
+
+    def info(self) -> dict[str, dict[str, float | str | None]]:
+        return {}
+
+    def drain_events(self) -> list[SensorEvent]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_meter_that_fails_is_said_once_and_polled_again(recording: Recording) -> None:
+    meter = FailingMeter(failures=3)
+    sampler = Sampler(meter, recording, pausing=False)
+    sampler.start()
+    end = time.monotonic() + 10.0
+    while meter.read < 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    sampler.end()
+    sampler.join(10.0)
+    recording.close()
+    reader = RunReader(recording.writer.path)
+    texts = [e["text"] for e in reader.iter_events() if e.get("code") == "meter_fault"]
+    assert texts == ["the nvml meter failed: RuntimeError: driver gone"]
+    assert len([x for x in reader.iter_samples() if x.key == "g0"]) >= 3
