@@ -61,11 +61,6 @@ class Prediction:
         half = two_sided(level, self.dof) * self.run_sd
         return max(0.0, self.mean - half), self.mean + half
 
-    def mean_interval(self, level: float = 0.9) -> tuple[float, float]:
-        """Interval of the mean over many runs."""
-        half = two_sided(level, self.dof) * self.se
-        return max(0.0, self.mean - half), self.mean + half
-
 
 @dataclass(frozen=True)
 class StageModel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -59,8 +59,3 @@ def canonical_hash(value: Any) -> str:
     """SHA-256 over canonical JSON: sorted keys, no spaces, no NaN."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def size_of(folder: Path, keep: Callable[[Path], bool] = lambda _: True) -> int:
-    """Bytes of all files below a directory."""
-    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and keep(p))

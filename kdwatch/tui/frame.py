@@ -28,8 +28,6 @@ class RunInfo:
     pue: float = 1.0
     region: str | None = None
     g_per_kwh: float | None = None
-    foreign_schema: str | None = None
-    """A line about a newer schema, if any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kdwatch.demo
-from kdwatch.demo.files import NOISE, SHORT, write_demo
+from kdwatch.demo.files import NOISE, SHORT, Length, write_demo
 from kdwatch.demo.summary import ABOUT, summary
-from kdwatch.demo.tasks import MAKERS, Example, examples, held_out, noisy
+from kdwatch.demo.tasks import MAKERS, STUDENT_TASKS, Example, examples, held_out, noisy
 from kdwatch.ledger.report import build_report
+from kdwatch.pipeline.recipe import load_recipe
 
 SAMPLES = Path(__file__).parents[2] / "sample_runs"
 
@@ -66,6 +67,14 @@ def test_demo_folder_is_whole_and_holds_no_absolute_path(tmp_path: Path) -> None
     assert len(rows) == SHORT.rows and not {r["prompt"] for r in rows} & {r["prompt"] for r in tests}
     assert all(Example(**r).response == answer(r["prompt"]) for r in tests)
     assert not any(re.search(r": /", p.read_text()) for p in tmp_path.glob("*.yaml"))
+
+
+def test_length_and_student_reach_every_recipe(tmp_path: Path) -> None:
+    for path in write_demo(tmp_path, "xs", Length(40, 5, 2)):
+        (student,) = [stage for stage in load_recipe(path).stages if stage.uses == "student.train"]
+        assert (student.settings["epochs"], student.settings["student"]) == (2, "base_xs"), path
+    lines = {name: (tmp_path / name).read_text().count("\n") for name in ("train.jsonl", "test.jsonl")}
+    assert lines == {"train.jsonl": 40, "test.jsonl": 5 * len(STUDENT_TASKS)}
 
 
 def test_shipped_teacher_scores_at_least_95_percent_on_every_task() -> None:
