@@ -156,3 +156,12 @@ def test_what_another_file_measures_is_unknown_in_a_stage_and_not_zero(bring, lo
     assert tool["energy_j"]["cpu"] == pytest.approx(7772.8, rel=1e-4)
     assert len(tool["devices"]) == 3
     assert trainer["energy_j"]["total"] is None and trainer["devices"] == []
+
+
+def test_more_stages_than_a_run_can_hold_make_no_run(bring, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kdwatch.interop import importing
+
+    monkeypatch.setattr(importing, "MOST_STAGES", 1)
+    made = bring(logs / "24_codecarbon_2_7_1_many_projects.csv")
+    assert made.run is None and made.files[0]["total_energy_j"] > 0
+    assert any("no run made: " in note and "stages are too many" in note for note in made.notes)

@@ -17,6 +17,7 @@ from kdwatch.tui.frame import DeviceRow, Forecast
 from kdwatch.tui.history import PlotView
 from kdwatch.tui.layout import MIN_HEIGHT, MIN_WIDTH, arrange
 from kdwatch.tui.raster import ASCII, BLOCK, BRAILLE, choose_glyphs, joined, nice_ceiling, paint, to_spans
+from kdwatch.tui.times import parse_time
 from kdwatch.tui.view.devices import device_lines, heat_cells
 from kdwatch.tui.view.header import energy_line, header_line
 from kdwatch.tui.view.line import cut, cut_middle, left, length, right, text_of, width_of, wrapped
@@ -357,3 +358,20 @@ def test_ids_cut_in_the_middle_keep_beginning_and_end(text: str, width: int) -> 
     elif text.isascii() and width >= 8:
         head, tail = short.split("…")
         assert text.startswith(head) and text.endswith(tail) and len(tail) == width // 4
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("2m", 120),
+        ("1:30", 90),
+        ("1:02:03", 3723),
+        ("50%", 100),
+        ("200%", 200),
+        ("soon", None),
+    ],
+)
+def test_times_as_people_type_them(typed: str, seconds: float | None) -> None:
+    assert parse_time(typed, 200.0) == seconds
