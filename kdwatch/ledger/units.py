@@ -58,11 +58,11 @@ def three_digits(value: float) -> str:
     """A number with three significant digits, without an exponent; larger ones keep their whole digits."""
     if value == 0:
         return "0"
-    digits = 2 - math.floor(math.log10(abs(value)))
-    rounded = round(value, digits)
-    if rounded:
-        digits = 2 - math.floor(math.log10(abs(rounded)))
-    return f"{rounded:.{max(0, digits)}f}"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    rounded = round(value, decimals)
+    if rounded:  # 9.999 has become 10.00, which needs a digit less
+        decimals = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.{decimals}f}"
 
 
 def format_energy(joules: float | None, unit: str = "auto") -> str:

@@ -70,6 +70,12 @@ def test_three_digits_keep_three_digits(value: float) -> None:
     assert "e" not in three_digits(value)
 
 
+def test_whole_digits_stay() -> None:
+    """40 698 J are no 40 700 J: reports agree with the screens to the joule."""
+    assert [three_digits(x) for x in (40698.4, 1234.6, 999.6, 9.999, 0.012345)] == [
+        "40698", "1235", "1000", "10.0", "0.0123"]  # fmt: skip
+
+
 def test_duration_and_number_text() -> None:
     shown = [format_duration(s) for s in (None, 0, 0.00671, 0.5, 12.34, 187.4, 7387, 266587)]
     assert shown == ["n/a", "0 s", "6.71 ms", "0.500 s", "12.3 s", "3:07", "2:03:07", "3 d 2:03:07"]
