@@ -16,7 +16,7 @@ from kdwatch.cli.plan_text import plan_lines
 from kdwatch.cli.root import cli
 from kdwatch.tui.raster import ASCII
 from kdwatch.tui.view.line import text_of
-from kdwatch.tui.view.plan import chart_lines
+from kdwatch.tui.view.plan import card_lines, chart_lines
 from planners.wording import energy
 
 ROOT = Path(__file__).parents[2]
@@ -236,3 +236,12 @@ def test_a_budget_far_above_all_runs_is_told_and_leaves_the_points_apart() -> No
         assert "budget 20.00 kWh: far to the right" in shown
         labels = next(line for line in reversed(shown.splitlines()) if re.fullmatch(r"\s*[\d.]+(\s+[\d.]+)+", line))
         assert float(labels.split()[-1]) <= 1.01 * dearest
+
+
+def test_the_screen_says_it_too_where_only_several_limits_together_can_be_relaxed() -> None:
+    """SFT-1B needs 7.00 kWh, which is 17.5 hours at 400 W: neither limit alone can be moved far enough."""
+    request = planners.PlanRequest(budget_kwh=5.0, gpu_hours=1.0, mean_gpu_w=400.0)
+    plan = planners.plan(request, planners.load(["paper"])).to_json()
+    screen = " ".join(" ".join(text_of(line) for line in card_lines(plan, 80)).split())
+    assert "relax all" in screen and screen.count("then SFT-1B") == 1
+    assert "5.00 kWh to 7.00 kWh" in screen and "1 GPU-hours to 17.5 GPU-hours" in screen

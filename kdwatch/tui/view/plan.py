@@ -68,11 +68,6 @@ def _recommended(plan: Mapping[str, Any], best: Mapping[str, Any], width: int) -
     return lines
 
 
-def _with_range(p: Mapping[str, Any]) -> str:
-    """Quality with its interval."""
-    return f"{q_text(p['quality'])} ({q_text(p['quality_low'])} to {q_text(p['quality_high'])})"
-
-
 def _infeasible(plan: Mapping[str, Any], width: int) -> list[Line]:
     lines: list[Line] = [(("nothing fits these limits", "bad"),)]
     cheapest = plan["cheapest"]
@@ -80,9 +75,10 @@ def _infeasible(plan: Mapping[str, Any], width: int) -> list[Line]:
         short = "" if plan["shortfall_kwh"] is None else f", {energy(plan['shortfall_kwh'])} short"
         lines += _block("cheapest", f"{clean(cheapest['id'], 40)}  {energy(cheapest['per_student_kwh'])}{short}", width)
     for step in plan["relaxations"]:
-        if "from" in step:
-            text = f"{clean(step['text'], 200)}: then {clean(step['candidate'], 40)}"
-            lines += _block("relax", text, width)
+        one_by_one = step["limits"] if step["limit"] == "together" else [step]
+        text = " and ".join(clean(one["text"], 200) for one in one_by_one)
+        name = "relax all" if step["limit"] == "together" else "relax"
+        lines += _block(name, f"{text}: then {clean(step['candidate'], 40)}", width)
     return lines
 
 
