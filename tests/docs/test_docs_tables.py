@@ -1,10 +1,12 @@
-"""Tables and sample outputs of the docs are those of the code."""
+"""Tables, samples of files and sample outputs of the docs are those of the code."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 from click.testing import CliRunner
 
@@ -15,6 +17,8 @@ from kdwatch.ledger import core, stages
 from kdwatch.meters.sensor_checks import IDS
 from kdwatch.pipeline.progress_tail import CHECKS
 from kdwatch.pipeline.recipe_model import Recipe, StageRecipe
+from kdwatch.settings import load
+from kdwatch.stages.prerun_settings import Expected, PrerunSettings
 from kdwatch.stages.registry import BUILTIN
 from planners.schema import COLUMNS
 
@@ -98,3 +102,32 @@ def test_the_plan_that_the_page_shows(own_home: Path) -> None:
     assert block is not None
     done = CliRunner().invoke(plan, ["--budget", "20kWh", "--frontier", "paper"])
     assert done.stdout.startswith("".join(line[4:] + "\n" for line in block[0].splitlines()))
+
+
+def fenced(name: str, language: str) -> str:
+    """The first block of a language on a page."""
+    block = re.search(rf"```{language}\n(.*?)```", page(name), re.S)
+    assert block is not None
+    return block[1]
+
+
+def test_the_prerun_of_the_page_is_one_and_shows_every_setting() -> None:
+    (stage,) = yaml.safe_load(fenced("sensors.md", "yaml"))["stages"]
+    checked = PrerunSettings.model_validate(StageRecipe.model_validate(stage).settings)
+    assert checked.model_fields_set == set(PrerunSettings.model_fields)
+    assert checked.expect is not None and checked.expect.model_fields_set == set(Expected.model_fields)
+
+
+def test_the_config_file_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(fenced("screens.md", "toml"))
+    monkeypatch.setenv("KDWATCH_CONFIG", str(path))
+    found = load()
+    assert [found[name] for name in ("units", "region", "energy_price")] == ["kWh", "FRA", 0.25]
+    assert found.keys == {"freeze": "P"} and found.hooks == {"stage_failed": ["notify-send", "kdwatch"]}
+
+
+def test_the_python_of_the_planning_page_runs() -> None:
+    names: dict[str, Any] = {}
+    exec(fenced("planning.md", "python"), names)
+    assert names["result"].recommendation.id == "SFT-7B" and names["more"].reuse_n == 20
