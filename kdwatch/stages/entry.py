@@ -15,6 +15,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from kdwatch import progress
+from kdwatch.stages import cpu
 from kdwatch.stages.problem import SAYS, StageProblem, first_line
 from kdwatch.stages.settings import Settings
 
@@ -71,14 +72,9 @@ def resumed(where: str) -> None:
     progress.warning("resumed", f"resumed {where}: energy and tokens before that are in the run that was stopped")
 
 
-THREADS_SLEEP = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
-"""Waiting threads sleep instead of spinning: spinning takes energy, and on a shared machine most of the time."""
-
-
 def run_stage(kind: type[S], work: Callable[[S, Stage], None]) -> None:
     """Run `work` and end the process: 0 done, 143 stopped, 2 bad input, 1 anything else."""
-    for name, value in THREADS_SLEEP.items():
-        os.environ.setdefault(name, value)
+    cpu.prepare()
     sys.exit(_guarded(kind, work))
 
 

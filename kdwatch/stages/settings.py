@@ -29,7 +29,7 @@ class ModelSettings(Settings):
     device: str = "auto"
     """`auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:1`, `mps`."""
     threads: int | None = Field(default=None, ge=1)
-    """CPU threads of torch; None: as many as this process may use."""
+    """CPU threads of torch; None: OMP_NUM_THREADS, else as many as this process may use (`processes` share them)."""
 
 
 class PreprocessSettings(Settings):

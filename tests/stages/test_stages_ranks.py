@@ -99,8 +99,10 @@ def test_two_processes_save_soon_after_sigterm_and_resume_to_the_same(tmp_path: 
     events = tmp_path / "events.jsonl"
     spread = {**settings, "processes": 2}
     process = as_process("kdwatch.stages.train", spread, tmp_path / "two", events, data=tmp_path / "data")
+    begin = time.monotonic()
     while not events.exists() or '"step"' not in events.read_text():
         assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < begin + 240, "no step was reported"
         time.sleep(0.05)
     begin = time.monotonic()
     os.killpg(process.pid, signal.SIGTERM)  # as the recorder sends it: to launcher and workers too

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kdwatch.stages.cpu import asked_threads, usable_cores
 from kdwatch.stages.problem import StageProblem
 from kdwatch.stages.settings import ModelSettings
 
@@ -20,9 +21,7 @@ def pick_device(settings: ModelSettings) -> torch.device:
     Raises StageProblem where a device is asked for that torch cannot see.
     """
     if settings.threads is not None or settings.device in ("auto", "cpu"):
-        torch.set_num_threads(
-            settings.threads or max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-        )
+        torch.set_num_threads(settings.threads or asked_threads() or usable_cores())
     name = settings.device
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -35,13 +34,6 @@ def pick_device(settings: ModelSettings) -> torch.device:
         text = str(error).splitlines()[0]
         raise StageProblem(f"device {name} cannot be used ({text}): take device: auto or cpu") from None
     return device
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
 
 
 def autocast(device: torch.device, dtype: str) -> contextlib.AbstractContextManager[Any]:

@@ -9,6 +9,7 @@ import sys
 from importlib.util import find_spec
 from types import FrameType
 
+from kdwatch.stages.cpu import usable_cores
 from kdwatch.stages.entry import Stage, Stopped
 from kdwatch.stages.problem import StageProblem, TrainingProblem
 
@@ -38,7 +39,8 @@ def spread(module: str, processes: int, launcher: str, stage: Stage) -> bool:
     if launcher == "accelerate" and find_spec("accelerate") is None:
         raise StageProblem("launcher: accelerate is not installed here: install it, or take launcher: torchrun")
     words = ACCELERATE if launcher == "accelerate" else TORCHRUN
-    env = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": SAVE_S, **os.environ}
+    share = {"OMP_NUM_THREADS": str(max(1, usable_cores() // processes))}
+    env = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": SAVE_S, **share, **os.environ}
     child = subprocess.Popen([sys.executable, "-m", *words, str(processes), "-m", module], env=env)
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
