@@ -161,7 +161,8 @@ def scope_of(report: Mapping[str, Any]) -> str:
     kinds: dict[str, set[str]] = {}
     for stage in report["stages"]:
         for device in stage.get("devices") or []:
-            kinds.setdefault(device["kind"], set()).add(device.get("source") or "")
+            if device.get("counted", True):
+                kinds.setdefault(device["kind"], set()).add(device.get("source") or "")
     has_gpu = "gpu" in kinds
     cpu_sources = kinds.get("cpu", set())
     if "other" in kinds and not has_gpu:

@@ -233,6 +233,13 @@ def test_scope_says_what_the_energy_covers(sources: dict[str, str], scope: str) 
     assert scope_of({"stages": [{"devices": devices}]}) == scope
 
 
+def test_a_device_that_stands_beside_the_total_is_no_scope() -> None:
+    """A module's counter holds its CPU, which is shown beside it."""
+    beside = {"kind": "cpu", "source": "estimated", "counted": False}
+    module = {"kind": "other", "source": "counter", "counted": True}
+    assert scope_of({"stages": [{"devices": [module, beside]}]}) == "other"
+
+
 def test_sizes_of_models(tmp_path: Path) -> None:
     header = json.dumps({"__metadata__": {}, "w": {"dtype": "F16", "shape": [10, 20], "data_offsets": [0, 400]},
                          "b": {"dtype": "F16", "shape": [7], "data_offsets": [400, 414]}}).encode()  # fmt: skip
