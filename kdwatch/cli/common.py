@@ -83,15 +83,20 @@ class StopSignals:
             self._raises = False
 
 
-def follow(run: Path, signals: StopSignals, on_signal: Callable[[int], Any] | None = None) -> int:
+def follow(
+    run: Path,
+    signals: StopSignals,
+    on_signal: Callable[[int], Any] | None = None,
+    settings: dict[str, Any] | None = None,
+) -> int:
     """Plain lines until the run ends; 0 then. INT or TERM calls `on_signal` and goes on following; a second one, or
-    any without `on_signal`, leaves: 128+n."""
+    any without `on_signal`, leaves: 128+n. `settings` are those of the command line."""
     from kdwatch.tui import plain
 
     asked = False
     while True:
         try:
-            signals.following(lambda: plain.follow(run))
+            signals.following(lambda: plain.follow(run, command_line=settings))
             return 0
         except Asked as signalled:
             if asked or on_signal is None:

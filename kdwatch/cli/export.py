@@ -95,8 +95,18 @@ def _follow(exporter: Exporter, target: Path, every: str) -> None:
     seconds = parse_duration(every)
     if not 0.1 <= seconds <= 3600:
         raise UsageProblem(f"--every {every}: between 0.1 s and 1 h")
+    options = exporter.options
     try:
-        follow(exporter.run, target, seconds, exporter.change, common.note)
+        follow(
+            exporter.run,
+            target,
+            seconds,
+            exporter.change,
+            common.note,
+            region=options.region,
+            g_per_kwh=options.g_per_kwh,
+            pue=options.pue,
+        )
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 

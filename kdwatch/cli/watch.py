@@ -41,5 +41,5 @@ def watch(run: str, once: bool, plain: bool, settings: dict[str, Any]) -> None:
         common.show(path, settings)
         return
     with common.StopSignals() as signals:
-        code = common.follow(path, signals)
+        code = common.follow(path, signals, settings=settings)
     sys.exit(code)

@@ -108,7 +108,7 @@ def _grids(placed: PlacedYaml) -> Iterator[Grid]:
 def _drafts(placed: PlacedYaml, grid: Grid) -> Iterator[_Draft]:
     base, shared = _base(placed, grid)
     for values in grid.combinations():
-        data = copy.deepcopy({**base.data, **shared})
+        data = copy.deepcopy({**base.data, **shared, **_joined_env(base.data, shared)})
         data.pop("sweep", None)
         for axis, i in values:
             axis.set(placed, data, i)
@@ -131,6 +131,12 @@ def _base(placed: PlacedYaml, grid: Grid) -> tuple[PlacedYaml, dict[str, Any]]:
     if not isinstance(base.data, dict) or base.data.get("sweep"):
         raise placed.problem((*grid.here, "recipe"), f"{path} is no plain recipe: give one without `sweep:`")
     return base, {key: value for key, value in placed.data.items() if key not in ("name", "sweep")}
+
+
+def _joined_env(recipe: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    """`env` as at every other level: single variables go over those below, the others stay."""
+    below, over = recipe.get("env"), shared.get("env")
+    return {"env": {**below, **over}} if isinstance(below, dict) and isinstance(over, dict) else {}
 
 
 def _recipe(draft: _Draft) -> Recipe:

@@ -167,7 +167,8 @@ class KdwatchApp(App[int]):
         self.notify(notice.text, severity=notice.severity, timeout=6, markup=False)  # type: ignore[arg-type]
         if self.settings["bell"]:
             self.bell()
-        hooks.call(self.settings.hooks, notice, self.frame)
+        if not self.replaying:  # what a recording tells is no news
+            hooks.call(self.settings.hooks, notice, self.frame)
 
     @property
     def replaying(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from kdwatch.ledger.grid import intensity
 from kdwatch.settings import Settings, load
+from kdwatch.tui import hooks
 from kdwatch.tui.feed import RunFeed
 from kdwatch.tui.fmt import Units, count, duration, plain, ratio, scaled
 from kdwatch.tui.frame import Frame, mark
@@ -140,7 +141,7 @@ def follow(
     command_line: Mapping[str, Any] | None = None,
 ) -> int:
     """Print one line per second until the run ends, then the final table. Returns 0 once it has ended, or when
-    `stop()` says so; the run itself is never touched. A closed pipe ends it quietly."""
+    `stop()` says so; the run itself is never touched. A closed pipe ends it quietly. Notices call the user's hooks."""
     out = out or sys.stdout
     settings = load(command_line)
     feed = RunFeed(path, g_per_kwh=fallback_intensity(settings))
@@ -149,6 +150,7 @@ def follow(
             now = feed.frame()
             for notice in now.notices:
                 _say(out, f"{duration(now.t)}  {notice.text}")
+                hooks.call(settings.hooks, notice, now)
             if now.status in ENDED:
                 _say(out, "")
                 out.write(_harmless(render(feed, now, settings, 100, _static_glyphs(settings, out)), out))

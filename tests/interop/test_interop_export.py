@@ -417,3 +417,14 @@ def test_power_between_counter_readings_is_drawn_in_steps(bring) -> None:
     points = [pair.split(",") for pair in text.split('<polyline points="')[1].split('"')[0].split()]
     assert points[0][1] == points[1][1] and points[0][0] == "64.0"
     assert float(points[1][0]) == pytest.approx(64 + 824 * 33.2775 / 405.0065, abs=0.1)
+
+
+def test_a_textfile_is_of_the_grid_that_was_asked_for(run: Path, tmp_path: Path) -> None:
+    """20 s of 300 + 50 + 6 W are 7120 J; at 100 g/kWh and PUE 1.5 that is 7120 / 3.6e6 x 1.5 x 100 g, whatever the run
+    recorded (docs/protocol.md, section 8)."""
+    target = tmp_path / "k.prom"
+    args = [run.name, "--textfile", str(target), "--intensity", "100", "--pue", "1.5"]
+    done = CliRunner().invoke(export, args)
+    assert done.exit_code == 0, done.output
+    (line,) = [line for line in target.read_text().splitlines() if line.startswith("kdwatch_run_co2e_grams{")]
+    assert float(line.split()[-1]) == pytest.approx(7120 / KWH * 1.5 * 100, rel=1e-6)

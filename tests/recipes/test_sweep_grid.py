@@ -79,6 +79,13 @@ def test_grids_over_other_recipes_with_keys_for_all(folder: Path, sweep_of: Read
     assert all(p.recipe.env == {"A": "1"} and p.recipe.folder == folder for p in sweep.points)
 
 
+def test_variables_for_all_join_those_of_the_recipes(folder: Path, sweep_of: ReadSweep) -> None:
+    """As a stage's `env` over its recipe's: over that of its name, the others stay (docs/recipes.md)."""
+    (folder / "kd.yaml").write_text("env: {A: 1, B: 2}\n" + KD)
+    (point,) = sweep_of("env: {B: 3, C: 4}\nsweep: [{recipe: kd.yaml}]\n").points
+    assert point.recipe.env == {"A": "1", "B": "3", "C": "4"}
+
+
 def test_environment_of_a_command_varies(sweep_of: ReadSweep) -> None:
     sweep = sweep_of(
         """\

@@ -59,6 +59,38 @@ def test_follow_prints_a_line_per_tick_and_the_table_at_the_end(tmp_path: Path) 
     assert out.getvalue().isascii()
 
 
+def test_plain_lines_call_the_hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage's end and the run's, which came while it was followed; what had happened before is no news."""
+    called: list[tuple[list[str] | None, str]] = []
+    monkeypatch.setattr(
+        plain.hooks, "call", lambda hooks, notice, frame: called.append((hooks.get(notice.kind), notice.kind))
+    )
+    (tmp_path / "config.toml").write_text("[hooks]\nstage_ended = ['a']\nrun_ended = ['b', 'c']\n")
+    with live_run(tmp_path / "live") as writer:
+
+        def wait(_: float) -> None:
+            writer.event("stage_ended", t=3.1, stage="prerun", status="completed", exit_code=0)
+            writer.event("run_ended", t=3.2, status="completed", exit_code=0)
+
+        writer.write_to(3.0)
+        assert plain.follow(tmp_path / "live", io.StringIO(), wait=wait) == 0
+    assert called == [(["a"], "stage_ended"), (["b", "c"], "run_ended")]
+    called.clear()
+    assert plain.follow(tmp_path / "live", io.StringIO()) == 0 and not called
+
+
+def test_options_reach_plain_lines(tmp_path: Path) -> None:
+    """`--units` of the command line outranks the default (joules) in plain lines too (docs/screens.md, Settings)."""
+    run = make_run(tmp_path / "run", Shape(gpus=1))
+    shown = {}
+    for unit in ("J", "kWh"):
+        out = io.StringIO()
+        plain.follow(run, out, command_line={"units": unit})
+        shown[unit] = out.getvalue()
+        assert CliRunner().invoke(cli, ["watch", str(run), "--plain", "--units", unit]).stdout == shown[unit]
+    assert "Wh" in shown["kWh"] and "Wh" not in shown["J"]
+
+
 def test_follow_ends_quietly_when_its_reader_goes(tmp_path: Path) -> None:
     """`kdwatch watch | head` must not end in a traceback."""
 

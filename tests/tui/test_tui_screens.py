@@ -349,6 +349,16 @@ async def test_notices_become_toasts_bell_and_hook(tmp_path: Path, monkeypatch: 
             assert "exit code 7" in next(iter(app._notifications)).message
 
 
+async def test_a_replay_calls_no_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its notices are shown; what they tell happened long ago."""
+    called: list[str] = []
+    monkeypatch.setattr(hooks, "call", lambda found, notice, frame: called.append(notice.kind))
+    run = make_run(tmp_path / "run", Shape(gpus=1))
+    async with running(run, replay=True, speed=1000.0) as (app, pilot):
+        await until(pilot, lambda: app._notifications, "a stage's end")
+        assert called == []
+
+
 def test_a_run_directory_cannot_name_a_hook() -> None:
     """Only what the config file holds is called, and a missing program is no error."""
     notice = Notice("stage_failed", "x", "error")

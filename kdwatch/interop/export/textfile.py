@@ -35,8 +35,11 @@ def follow(
     change: Change,
     say: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
+    **grid: Any,
 ) -> int:
     """Write the file now and every `every_s` seconds until the run is over; returns how often it was written.
+
+    `grid`: `region`, `g_per_kwh` and `pue` of `report_of`, over what the run recorded.
 
     The first and the last time a failure raises UsageProblem; between them it is said once and tried again.
     """
@@ -46,7 +49,7 @@ def follow(
         running = reader.status() == "running"
         feed(ledger, reader.poll())
         totals = ledger.totals()
-        report = change(report_of(reader.manifest, totals))
+        report = change(report_of(reader.manifest, totals, **grid))
         report["status"] = reader.status()
         power = {str(change(d.id)): d.power_w if running else None for d in totals.devices if d.counted}
         try:
