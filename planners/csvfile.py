@@ -1,4 +1,7 @@
-"""Observations from a CSV file. Columns are those of `planners.schema`; `regime` and an energy are needed."""
+"""Observations from a CSV file; cells are separated by commas, semicolons or tabs, as its header is.
+
+Columns are those of `planners.schema`; `regime` and an energy are needed.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +56,11 @@ def _read_text_table(path: Path) -> pl.DataFrame:
         ) from None
     if not data.strip():
         raise UsageProblem(f"{path}: is empty; a frontier CSV needs a header and one row (see docs/planning.md)")
+    header = next((line for line in data.splitlines() if line.strip() and not line.startswith(b"#")), b"")
+    separator = max(",;\t", key=lambda mark: header.count(mark.encode()))
     try:
-        return pl.read_csv(data, infer_schema=False, truncate_ragged_lines=False, comment_prefix="#")
+        table = pl.read_csv(data, separator=separator, infer_schema=False, comment_prefix="#")
+        return table.rename(str.strip)
     except (pl.exceptions.PolarsError, ValueError) as error:
         text = clean(str(error).splitlines()[0], 120)
         raise UsageProblem(f"{path}: is not a CSV table ({text}); see docs/planning.md for the columns") from None

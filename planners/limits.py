@@ -127,7 +127,7 @@ def relaxations(scored: pl.DataFrame, request: PlanRequest) -> list[dict[str, An
         return []
     closest = rated.sort(["violation", "per_student_kwh", "id"]).row(0, named=True)
     steps = [_step(closest, request, name) for name in active(request) if closest[f"over_{name}"]]
-    return [{"limit": "together", "candidate": closest["id"], "limits": steps}]
+    return [{"limit": "together", "candidate": closest["id"], "limits": steps}] if steps else []
 
 
 def _relaxation(rest: pl.DataFrame, request: PlanRequest, name: str) -> dict[str, Any]:

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from planners.checks import same
-from planners.schema import CORE_STAGES, STAGE_COLUMNS
+from planners.schema import CORE_STAGES, SCHEMA, STAGE_COLUMNS
 
 LARGEST_KWH = 1e12
 """A year's electricity of a large country: no run takes as much."""
+_OTHERS = [
+    name for name, kind in SCHEMA.items() if kind.is_numeric() and name not in (*STAGE_COLUMNS, "total_kwh", "quality")
+]
+_ABOVE_0 = {"student_params_b", "teacher_params_b", "teacher_batch", "max_new_tokens", "mean_gpu_w"}
+"""Of the other numbers those that nothing can be 0 of."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +46,17 @@ def check_energy_and_quality(energy_kwh: float | None, quality: float | None) ->
 
 
 def check_row(row: Mapping[str, Any]) -> RowVerdict:
-    """`check_energy_and_quality`, and that stages are not negative and do not contradict the total."""
+    """`check_energy_and_quality`; that no other number is negative or NaN; that stages do not contradict the total."""
     total = row.get("total_kwh")
     stages = {name: row.get(name) for name in STAGE_COLUMNS}
     for name, value in stages.items():
         if value is not None and (not math.isfinite(value) or value < 0):
             return RowVerdict(False, f"{name} is {value:g}")
-    size = row.get("student_params_b")
-    if size is not None and (not math.isfinite(size) or size <= 0):
-        return RowVerdict(False, f"student_params_b is {size:g}; give billions of parameters, above 0")
+    for name in _OTHERS:
+        value = row.get(name)
+        if value is not None and not (math.isfinite(value) and value >= 0 and (value > 0 or name not in _ABOVE_0)):
+            least = "above 0" if name in _ABOVE_0 else "of at least 0"
+            return RowVerdict(False, f"{name} is {value:g}; give a number {least}, or leave it empty")
     parts = [value for value in stages.values() if value is not None]
     verdict = check_energy_and_quality(total, row.get("quality"))
     if verdict.accepted and total is not None and sum(parts) > total * 1.01 and not same(sum(parts), total):
@@ -58,7 +65,12 @@ def check_row(row: Mapping[str, Any]) -> RowVerdict:
 
 
 def fill_total(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its total as the sum of its stages where only those are known, marked `derived`."""
+    """The row with its total as the sum of its stages where only those are known, marked `derived`.
+
+    Plain SFT has no teacher: an empty cell of it is 0.
+    """
+    if row.get("regime") == "sft" and row.get("teacher_kwh") is None:
+        row = row | {"teacher_kwh": 0.0}
     core = [row.get(name) for name in CORE_STAGES]
     if row.get("total_kwh") is None and None not in core:
         known = [row[name] for name in STAGE_COLUMNS if row.get(name) is not None]

@@ -74,6 +74,12 @@ def test_bad_rows_are_left_out_with_their_reason_and_line(tmp_path: Path) -> Non
         ("regime,total_kwh,preprocess_kwh\nsft,1,5\n", "more than the total"),
         ("regime,total_kwh\nsft,1e308\n", "more than any run can take"),
         ("regime,total_kwh,basis\nsft,1,guess\n", "basis 'guess' is unknown"),
+        ("regime,total_kwh,gpu_hours\nsft,1,-2\n", "gpu_hours is -2; give a number of at least 0"),
+        ("regime,total_kwh,total_sd_kwh\nsft,1,nan\n", "total_sd_kwh is nan"),
+        ("regime,total_kwh,j_per_served_token\nsft,1,inf\n", "j_per_served_token is inf"),
+        ("regime,total_kwh,teacher_batch\nkd,1,0\n", "teacher_batch is 0; give a number above 0"),
+        ("# regime,total_kwh\n", "mine.csv"),
+        ("regime;total_kwh\nsft;7,5\n", "mine.csv:2: total_kwh: '7,5' is not a number"),
         ("regime,total_kwh,hyperparameters\nsft,1,{bad\n", "is no JSON object"),
         ('regime,total_kwh,hyperparameters\nsft,1,"{""a"": [1]}"\n', "is no JSON object"),
     ],
@@ -82,6 +88,23 @@ def test_foreign_and_broken_files_are_one_clear_line(tmp_path: Path, text: str, 
     with pytest.raises(UsageProblem) as problem:
         load([csv(tmp_path, text)])
     assert words in str(problem.value) and "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", ", "])
+def test_cells_are_separated_as_the_header_is(tmp_path: Path, mark: str) -> None:
+    lines = ("regime", "student_params_b", "total_kwh", "quality"), ("kd", "1", "16.9", "0.7")
+    path = csv(tmp_path, "\ufeff" + "\r\n".join(mark.join(line) for line in lines) + "\r\n")
+    row = load([path]).table.row(0, named=True)
+    assert (row["id"], row["total_kwh"], row["quality"]) == ("KD-1B", 16.9, 0.7)
+
+
+def test_plain_sft_has_no_teacher_whatever_the_table_says_of_one(tmp_path: Path) -> None:
+    """Its energy per student is the same at every N; a distilled one's is unknown without the teacher's share."""
+    path = csv(tmp_path, "regime,student_params_b,total_kwh,quality\nsft,1,7,0.69\nkd,1,16.9,0.7\n")
+    result = plan(PlanRequest(reuse_n=20), load([path]))
+    assert result.recommendation is not None
+    assert (result.recommendation.id, result.recommendation.predicted.per_student_kwh) == ("SFT-1B", 7.0)
+    assert result.rejected[0]["id"] == "KD-1B" and "unknown" in result.rejected[0]["why"]
 
 
 def test_missing_files_and_binary_files(tmp_path: Path) -> None:
