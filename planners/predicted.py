@@ -11,6 +11,7 @@ from planners.noise import interval
 from planners.request import PlanRequest
 from planners.result import Predicted, Reason, Recommendation
 from planners.schema import STAGES
+from planners.whatif import what_if_settings
 
 Row = dict[str, Any]
 _SETTINGS = ("alpha", "temperature", "max_new_tokens", "prompts", "teacher_batch")
@@ -22,7 +23,7 @@ def recommendation_of(row: Row, request: PlanRequest, reasons: Sequence[Reason])
         id=row["id"],
         regime=row["regime"],
         student_params_b=row["student_params_b"],
-        hyperparameters=hyperparameters(row),
+        hyperparameters=hyperparameters(row, request),
         predicted=predicted_of(row, request),
         basis=row["basis"],
         reasons=tuple(reasons),
@@ -33,13 +34,21 @@ def recommendation_of(row: Row, request: PlanRequest, reasons: Sequence[Reason])
     )
 
 
-def hyperparameters(row: Row) -> dict[str, Any]:
-    """Settings as measured; where the observation names none, those of the rules. `source` says which."""
-    measured = {name: row[name] for name in _SETTINGS if row[name] is not None}
+def hyperparameters(row: Row, request: PlanRequest) -> dict[str, Any]:
+    """Settings as measured; where the observation names none, those of the rules; in their place those of a what-if.
+    `source` says which."""
+    asked = what_if_settings(request) if row["regime"] == "synthetic_sft" else set()
+    known = {name: row[name] for name in _SETTINGS if row[name] is not None}
+    changed = {name: value for name, value in known.items() if name in asked}
+    measured = {name: value for name, value in known.items() if name not in asked}
     if row["hyperparameters"]:
         measured |= json.loads(row["hyperparameters"])
-    if measured:
-        return measured | {"source": "measured"}
+    base = measured | {"source": "measured"} if measured else _advised(row)
+    return base | changed | {"source": f"{base['source']} and what-if"} if changed else base
+
+
+def _advised(row: Row) -> dict[str, Any]:
+    """Settings of the rules."""
     advice: dict[str, dict[str, Any]] = {
         "kd": {"alpha": 0.5, "temperature": 1.0, "top_k": 100, "early_stop": True},
         "synthetic_sft": {"max_new_tokens": 512, "prompts": 3500, "early_stop": True},

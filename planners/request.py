@@ -74,7 +74,7 @@ class PlanRequest:
     objective: Objective | None = None
     quality_tolerance: float = 0.0
     confidence: float | None = None
-    """P(E <= limit) that a choice must have; None: choose by the mean."""
+    """P(E <= limit) that a choice must have, 0.5 or more; None: choose by the mean."""
     interval_level: float = 0.9
 
     teacher: Literal["owned", "train"] = "owned"
@@ -122,6 +122,8 @@ class PlanRequest:
                 whole(getattr(self, name), _option(name))
         for name in ("confidence", "interval_level", "prompt_share"):
             _fraction(self, name)
+        if self.confidence is not None:
+            finite(self.confidence, "confidence", at_least=0.5)
         self._check_names()
         self._check_together()
         return self

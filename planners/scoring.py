@@ -27,8 +27,8 @@ SLACK = 1e-9
 def score(table: pl.DataFrame, request: PlanRequest, grids: Grids) -> pl.DataFrame:
     """`table` (from `planners.candidates`) with what each candidate uses, `p_within`, `over_<limit>` and `feasible`.
 
-    `over_<limit>` is the relative excess over a limit (0: kept; null: not limited or unknown). A candidate whose use
-    of a limited thing is unknown is not feasible.
+    `over_<limit>` is the relative excess over a limit (0: kept; null: unknown), `violation` their sum. A candidate
+    whose use of a limited thing is unknown is not feasible.
     """
     used = _with_uses(_with_energy(table, request), request, grids)
     return _with_verdicts(_with_probability(used, request), request)
@@ -92,10 +92,13 @@ def _with_cost(table: pl.DataFrame, request: PlanRequest) -> pl.DataFrame:
 
 
 def _with_probability(table: pl.DataFrame, request: PlanRequest) -> pl.DataFrame:
-    """`tightest_kwh`: energy at which the first energy-like limit is met; `p_within`: P(next run's energy <= it)."""
+    """`tightest_kwh`: energy at which the first energy-like limit is met (null: none ever is, as where a price is 0);
+    `p_within`: P(next run's energy <= it)."""
     limits = limit_values(request)
     energy = pl.col("per_student_kwh")
-    allowed = [energy * (value / pl.col(USED[name])) for name, value in limits.items()]
+    allowed = [
+        pl.when(pl.col(USED[name]) > 0).then(energy * (value / pl.col(USED[name]))) for name, value in limits.items()
+    ]
     tightest = pl.min_horizontal(allowed) if allowed else pl.lit(None, dtype=pl.Float64)
     spread = (
         pl.col("per_student_sd_kwh")
@@ -158,7 +161,9 @@ def _with_verdicts(table: pl.DataFrame, request: PlanRequest) -> pl.DataFrame:
     keeps = pl.all_horizontal([pl.col(name) == 0.0 for name in over]).fill_null(False) if over else pl.lit(True)
     return judged.with_columns(
         (keeps & pl.col("per_student_kwh").is_not_null() & pl.col("quality").is_not_null()).alias("feasible"),
-        (pl.sum_horizontal(over) if over else pl.lit(0.0)).alias("violation"),
+        pl.when(pl.col("per_student_kwh").is_not_null())
+        .then(pl.sum_horizontal(over, ignore_nulls=False) if over else 0.0)
+        .alias("violation"),
     )
 
 

@@ -61,11 +61,25 @@ def _new_settings(request: PlanRequest) -> list[pl.Expr]:
     """The settings that synthetic candidates have after the what-if."""
     synthetic = pl.col("regime") == "synthetic_sft"
     values = {"teacher_batch": request.teacher_batch, "max_new_tokens": request.max_new_tokens}
-    return [
+    settings = [
         pl.when(synthetic).then(float(value)).otherwise(name).alias(name)
         for name, value in values.items()
         if value is not None
     ]
+    if request.prompt_share is not None:
+        fewer = (pl.col("prompts") * request.prompt_share).round().clip(1.0)
+        settings.append(pl.when(synthetic).then(fewer).otherwise("prompts").alias("prompts"))
+    return settings
+
+
+def what_if_settings(request: PlanRequest) -> set[str]:
+    """Names of the settings that the request's what-ifs change."""
+    asked = {
+        "teacher_batch": request.teacher_batch,
+        "max_new_tokens": request.max_new_tokens,
+        "prompts": request.prompt_share,
+    }
+    return {name for name, value in asked.items() if value is not None}
 
 
 def _factor(row: dict, request: PlanRequest) -> float:

@@ -28,7 +28,7 @@ _NUMBERS = {
     "pue": "Power usage effectiveness of the site, 1 or more.",
     "teacher_pue": "The same where the teacher runs.",
     "quality_tolerance": "Take the cheapest candidate within this of the best Q. Default 0.",
-    "confidence": "Demand P(use <= limit) of at least this, such as 0.9; by default the mean decides.",
+    "confidence": "Demand P(use <= limit) of at least this, from 0.5, such as 0.9; by default the mean decides.",
     "interval": "Level of the intervals. Default 0.9.",
     "teacher_batch": "What-if: batch of the teacher's generation.",
     "max_new_tokens": "What-if: longest generation, tokens.",

@@ -61,9 +61,19 @@ def _whole(values: Mapping[str, str], name: str) -> int | None:
     value = _number(values, name)
     if value is None:
         return None
-    if value != int(value):
+    if not value.is_integer():
         raise UsageProblem(f"{OPTIONS[name]} {values[name]}: a whole number, please")
     return int(value)
+
+
+def scaled_budget(text: str, factor: float) -> str | None:
+    """A budget times a factor, as it would be typed; None where there is none above 0."""
+    from kdwatch.ledger.units import KWH_J, parse_energy
+
+    try:
+        return f"{parse_energy(text) / KWH_J * factor:.3g}kWh"
+    except UsageProblem:
+        return None
 
 
 def problem_of(values: Mapping[str, str]) -> str | None:

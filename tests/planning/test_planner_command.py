@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 import planners
 from kdwatch.cli.plan_text import plan_lines
 from kdwatch.cli.root import cli
+from kdwatch.tui.planning import problem_of, scaled_budget
 from kdwatch.tui.raster import ASCII
 from kdwatch.tui.view.line import text_of
 from kdwatch.tui.view.plan import card_lines, chart_lines
@@ -171,7 +172,7 @@ def test_a_table_of_one_total_leaves_nothing_empty_on_the_card(tmp_path: Path) -
     table = tmp_path / "one.csv"
     table.write_text("id,regime,total_kwh,quality\nA,sft,7,0.5\n", encoding="utf-8")
     shown = run("--frontier", str(table), "--budget", "20kWh").stdout
-    assert "  stages     preprocess, teacher, student, evaluate n/a\n" in shown and "NOT CHOSEN" not in shown
+    assert "  stages     teacher 0 kWh; preprocess, student, evaluate n/a\n" in shown and "NOT CHOSEN" not in shown
     table.write_text("id,regime,total_kwh,quality\nA,sft,-3,0.5\n", encoding="utf-8")
     assert "energy is -3 kWh" in run("--frontier", str(table), "--budget", "20kWh").stderr
 
@@ -223,6 +224,26 @@ def test_runs_of_joules_are_told_and_drawn_in_joules() -> None:
     screen = "\n".join(text_of(line) for line in chart_lines(result.to_json(), 100, 20, ASCII, None))
     for shown in (text, screen):
         assert "kJ per student" in shown and "budget 1.44" in shown and "0.00 kWh" not in shown
+
+
+def test_the_screen_tells_the_range_of_what_it_tells_and_where_the_settings_come_from() -> None:
+    """KD-1B at N = 20 needs 6.45 kWh per student; 3 % of it, times 1.645, is 0.318."""
+    plan = planners.plan(planners.PlanRequest(budget_kwh=8.0, reuse_n=20), planners.load(["paper"])).to_json()
+    screen = " ".join(" ".join(text_of(line) for line in card_lines(plan, 100)).split())
+    assert "6.45 kWh per student at N = 20 90% range 6.13 kWh to 6.77 kWh" in screen
+    assert "temperature 1, top_k 100, early_stop True (from rules)" in screen
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1.5", "many"])
+def test_the_form_refuses_a_number_of_students_that_is_none(text: str) -> None:
+    assert "--reuse" in (problem_of({"reuse": text}) or "")
+
+
+def test_the_keys_move_a_budget_of_joules_too() -> None:
+    """1.8 kJ are 0.0005 kWh; a tenth more is 0.00055. Nothing is moved to a kWh that nobody asked for."""
+    assert scaled_budget("1.8kJ", 1.1) == "0.00055kWh"
+    assert scaled_budget("20kWh", 1.1) == "22kWh"
+    assert scaled_budget("0kWh", 1.1) is None
 
 
 def test_a_budget_far_above_all_runs_is_told_and_leaves_the_points_apart() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kdwatch.cli.plan_text import plan_lines
 from kdwatch.rundir.errors import UsageProblem
 from planners import PlanRequest, PlanResult, plan
 from planners.observations import Observations, load
@@ -205,6 +206,39 @@ def test_scopes_are_kept_apart_and_named(observe) -> None:
         plan(PlanRequest(scope="cpu"), mixed)
 
 
+def test_nothing_can_be_relaxed_where_no_energy_is_known(observe) -> None:
+    """Without the teacher's share the energy at N = 20 is unknown: no relaxation makes it known."""
+    unknown = observe({"id": "x", "regime": "kd", "total_kwh": 5.0, "teacher_kwh": None, "quality": 0.8})
+    for request in (PlanRequest(reuse_n=20), PlanRequest(reuse_n=20, budget_kwh=1)):
+        result = plan(request, unknown)
+        assert (result.feasible, result.relaxations, result.cheapest, result.binding_limit) == (False, [], None, None)
+        assert "unknown" in result.rejected[0]["why"]
+
+
+@pytest.mark.parametrize("cost", [0, 3])
+def test_what_costs_nothing_is_within_every_cost(cost: float) -> None:
+    """At a price of 0 every candidate keeps the limit, and no energy meets it: nothing is left to name."""
+    result = ask(cost=cost, energy_price=0)
+    assert (chosen(result), result.slack_kwh, result.allowed_kwh) == ("SFT-13B", None, None)
+    assert "nan" not in (text := "\n".join(plan_lines(result))) and "inf" not in text.replace("inference", "")
+    assert ask(cost=cost, energy_price=0, budget_kwh=20).slack_kwh == pytest.approx(0.5)
+
+
+def test_settings_of_a_what_if_are_not_called_measured(observe) -> None:
+    """The study does not say how long its answers were; a table that does is told apart from what is asked."""
+    synthetic = {"id": "s", "regime": "synthetic_sft", "total_kwh": 9.0, "teacher_kwh": 4.0, "quality": 0.8}
+    measured = observe(synthetic | {"max_new_tokens": 512.0, "prompts": 7000.0, "alpha": 0.3})
+    best = plan(PlanRequest(max_new_tokens=256, prompt_share=0.5), measured).recommendation
+    assert best is not None and best.basis == "extrapolated"
+    assert best.hyperparameters == {
+        "alpha": 0.3, "max_new_tokens": 256.0, "prompts": 3500.0, "source": "measured and what-if"
+    }  # fmt: skip
+    best = plan(PlanRequest(max_new_tokens=256), observe(synthetic)).recommendation
+    assert best is not None and best.hyperparameters["source"] == "rules and what-if"
+    assert best.hyperparameters["max_new_tokens"] == 256.0
+    assert plan(PlanRequest(), measured).recommendation.hyperparameters["source"] == "measured"  # type: ignore[union-attr]
+
+
 def test_nothing_rated_is_an_answer_with_a_warning(observe) -> None:
     result = plan(PlanRequest(budget_kwh=10), observe({"id": "x", "total_kwh": 1.0}))
     assert not result.feasible and result.unrated == ["x"] and result.cheapest is None
@@ -222,6 +256,7 @@ def test_nothing_rated_is_an_answer_with_a_warning(observe) -> None:
         ({"pue": 0.9}, "pue"),
         ({"intensity": 0}, "intensity"),
         ({"confidence": 1.5}, "confidence"),
+        ({"confidence": 0.1, "budget_kwh": 19}, "confidence: 0.1 cannot be used; give a number of at least 0.5"),
         ({"objective": "best"}, "max_quality"),
         ({"budget_kwh": 1, "program_budget_kwh": 1, "students": 2}, "give one"),
         ({"program_budget_kwh": 1}, "needs students"),

@@ -12,7 +12,7 @@ from textual.message import Message
 
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.tui.layout import Place
-from kdwatch.tui.planning import Planner, command_of, problem_of, start
+from kdwatch.tui.planning import Planner, command_of, problem_of, scaled_budget, start
 from kdwatch.tui.screens.dialogs import AskScreen, ConfirmScreen
 from kdwatch.tui.screens.form import Field, FormScreen
 from kdwatch.tui.screens.listing import ListingScreen
@@ -140,14 +140,9 @@ class PlanScreen(ListingScreen):
 
     def do_right(self, factor: float = BUDGET_STEP) -> None:
         """A tenth more energy."""
-        from kdwatch.ledger.units import KWH_J, parse_energy
-
-        try:
-            now = parse_energy(self.values.get("budget") or "20kWh") / KWH_J
-        except UsageProblem:
-            return
-        self.values["budget"] = f"{max(now * factor, 0.01):.3g}kWh"
-        self._plan(dict(self.values))
+        budget = scaled_budget(self.values.get("budget") or "20kWh", factor)
+        if budget is not None:
+            self._set("budget", budget)
 
     def do_left(self) -> None:
         """A tenth less energy."""

@@ -50,7 +50,7 @@ def _recommended(plan: Mapping[str, Any], best: Mapping[str, Any], width: int) -
     lines: list[Line] = [
         ((f"{clean(best['id'], 40)}", "accent"), (f"  {clean(best['regime'], 20)}, {best['basis']}", "dim")),
         *_block("energy", f"{energy(p['per_student_kwh'])} per student at N = {plan['reuse_n']}", width, "head"),
-        *_block(f"{level} range", f"{energy(p['total_kwh_low'])} to {energy(p['total_kwh_high'])} at N = 1", width),
+        *_block(f"{level} range", f"{energy(p['per_student_kwh_low'])} to {energy(p['per_student_kwh_high'])}", width),
         *_block(
             "quality", f"{q_text(p['quality'])} ({q_text(p['quality_low'])} to {q_text(p['quality_high'])})", width
         ),
@@ -62,7 +62,7 @@ def _recommended(plan: Mapping[str, Any], best: Mapping[str, Any], width: int) -
         lines += _block("carbon", f"{p['co2e_kg']:.3g} kg CO2e", width)
     chosen = [(name, setting(value)) for name, value in best["hyperparameters"].items() if name != "source"]
     settings = ", ".join(f"{clean(name, 30)} {clean(value, 30)}" for name, value in chosen)
-    lines += _block("settings", settings or "n/a", width)
+    lines += _block("settings", f"{settings or 'n/a'} (from {best['hyperparameters'].get('source', 'n/a')})", width)
     for reason in best["reasons"]:
         lines += _block("why" if reason is best["reasons"][0] else "", "- " + clean(reason["text"], 400), width)
     return lines
