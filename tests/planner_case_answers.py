@@ -20,7 +20,7 @@ from planners.checks import finite
 from planners.frontier import dominated_by, frontier, marginal_quality, next_upgrade
 from planners.paper import token_denominator_millions
 from planners.program import per_student_kwh, students_under_program_budget
-from planners.ranking import tied
+from planners.ranking import rank, tied
 
 
 def _chosen(result: PlanResult) -> Facts:
@@ -108,11 +108,10 @@ def _per_student(case: Case) -> Facts:
     rows = [
         row | {"per_student_kwh": per_student_kwh(row, case.input["reuse_n"], whole=whole)} for row in table.to_dicts()
     ]
-    ranked = pl.DataFrame(rows, infer_schema_length=None).filter(
-        pl.col("quality").is_not_null() & pl.col("per_student_kwh").is_not_null()
-    )
-    ranked = ranked.sort([pl.col("per_student_kwh").round_sig_figs(11), "quality"], descending=[False, True])
-    tie = tied(ranked, PlanRequest(objective="min_energy"))
+    known = pl.col("quality").is_not_null() & pl.col("per_student_kwh").is_not_null()
+    request = PlanRequest(objective="min_energy")
+    ranked = rank(pl.DataFrame(rows, infer_schema_length=None).with_columns(known.alias("feasible")), request)
+    tie = tied(ranked, request)
     facts: Facts = {"kwh": {row["id"]: row["per_student_kwh"] for row in rows}}
     facts["recommended"] = ranked["id"][0] if ranked.height else None
     return facts | {"tie": tie[0] if tie else None, "tie_break": tie[1] if tie else None}
@@ -129,8 +128,10 @@ def _reuse_choice(case: Case) -> Facts:
     return facts | _quality_aware(case, facts["recommended"])
 
 
-def _quality_aware(case: Case, recommended: str) -> Facts:
+def _quality_aware(case: Case, recommended: str | None) -> Facts:
     """The candidate of any size that dominates the choice at a fixed size, and the rule that says why."""
+    if recommended is None:
+        return {}
     better = dominated_by([point(c) for c in case.plan(list(case.fixture)).candidates if c["quality"] is not None])
     name = better.get(recommended, [recommended])[0]
     floor = case.fixture[name]["q"]
@@ -227,11 +228,11 @@ def _stage_regions(case: Case) -> Facts:
     )
     carbon = {c["id"]: c["co2e_kg"] for c in result.candidates}
     energy = {c["id"]: c["per_student_kwh"] for c in result.candidates}
-    return {
-        "kgco2e": carbon,
-        "lowest_carbon": min(carbon, key=carbon.__getitem__),
-        "lowest_energy": min(energy, key=energy.__getitem__),
-    }
+
+    def least(values: dict[str, float | None]) -> str | None:
+        return min(((value, name) for name, value in values.items() if value is not None), default=(None, None))[1]
+
+    return {"kgco2e": carbon, "lowest_carbon": least(carbon), "lowest_energy": least(energy)}
 
 
 def _frontier(case: Case) -> Facts:

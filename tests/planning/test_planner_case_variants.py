@@ -20,6 +20,16 @@ OWN = {
     "A": {"method": "SFT", "size_b": 1, "pre": 0, "teacher": 0, "student": 5, "eval": 1, "q": 0.5},
     "B": {"method": "KD", "size_b": 1, "pre": 0, "teacher": 3, "student": 5, "eval": 1, "q": 0.6},
 }
+TWINS = {
+    "K": {"method": "KD", "size_b": 1, "pre": 0, "teacher": 1, "student": 5, "eval": 1, "q": 0.5},
+    "S": {"method": "SFT", "size_b": 1, "pre": 0, "teacher": 0, "student": 6, "eval": 1, "q": 0.5},
+}
+"""Of the same energy and quality: the one with fewer stages goes first."""
+TOTALS = {
+    "S": {"method": "SFT", "size_b": 1, "total": 7, "q": 0.5},
+    "K": {"method": "KD", "size_b": 1, "total": 9, "q": 0.6},
+}
+"""Nothing says how much of a distilled total was the teacher's."""
 BUDGET, NONE_FITS = "max_quality_under_energy_budget", {"feasible": False, "recommended": None}
 
 VARIANTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -52,6 +62,17 @@ VARIANTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         "gpu_hours_budget",
         {"budget_gpu_hours": 10, "mean_gpu_w": 400},
         {"feasible": False, "shortfall_kwh": 3.0, "cheapest_gpu_hours": 17.5, "shortfall_gpu_hours": 7.5},
+    ),
+    (
+        "per_student_energy",
+        {"size_b": 1, "reuse_n": 1, "candidates": TWINS},
+        {"recommended": "S", "tie": ["K", "S"], "tie_break": "fewer_stages -> S"},
+    ),
+    ("reuse_choice", {"size_b": 1, "reuse_n": 1, "candidates": ["Syn-1B"]}, {"kwh": {"Syn-1B": 16.65}}),
+    (
+        "stage_regions",
+        {"pue": 1, "teacher_region_g": 50, "other_region_g": 600, "reuse_n": 1, "candidates": TOTALS},
+        {"kgco2e": {"S": 4.2, "K": None}, "lowest_carbon": "S", "lowest_energy": "S"},
     ),
     ("hypervolume", {"points": [["NaN", 0.9], [7, 0.69]], "reference": [45, 0.6]}, {"hypervolume": 38 * 0.09}),
     ("hypervolume", {"points": [[0.69, 7]], "reference": [0.6, 45], "sense": ["max", "min"]}, {"hypervolume": 3.42}),
