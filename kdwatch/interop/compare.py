@@ -159,7 +159,8 @@ def rows(reports: Sequence[Report]) -> list[list[Mapping[str, Any] | None]]:
 
 def _only_of_kind(report: Report, kind: str) -> Mapping[str, Any] | None:
     stages = [stage for stage in report["stages"] if stage["kind"] == kind]
-    return stages[0] if len(stages) == 1 and kind not in ("custom", "other") else None
+    unknown = ("other", "custom")  # imported by earlier versions
+    return stages[0] if len(stages) == 1 and kind not in unknown else None
 
 
 def _stage(found: list[Mapping[str, Any] | None], common: list[str]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class LoggedStage:
     """One stretch of work: a CodeCarbon run, a Zeus window, a harness stage, a job, an epoch."""
 
     name: str
-    kind: str = "custom"
+    kind: str = "other"
     start: float | None = None
     """Seconds on the file's own time line (`ImportedLog.time_kind` says which), or None."""
     duration_s: float | None = None

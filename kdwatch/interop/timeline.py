@@ -96,13 +96,13 @@ def _measured(log: ImportedLog, devices: list[LoggedDevice]) -> list[Piece]:
     starts = [d.stats.start for d in devices if d.stats and d.stats.start is not None]
     origin = min(starts, default=0.0)
     assert log.duration_s is not None
-    stage = log.stages[0] if log.stages else LoggedStage(log.path.stem, "custom", origin, log.duration_s)
+    stage = log.stages[0] if log.stages else LoggedStage(log.path.stem, "other", origin, log.duration_s)
     return [Piece(log, stage, origin, log.duration_s + SHORTEST_S, devices)]
 
 
 def _whole(log: ImportedLog) -> LoggedStage:
     energy = {device.key: device.energy_j for device in log.devices}
-    return LoggedStage(log.path.stem, "custom", None, log.duration_s, energy)
+    return LoggedStage(log.path.stem, "other", None, log.duration_s, energy)
 
 
 def _place_by_time(pieces: list[Piece], kinds: set[str | None]) -> bool:

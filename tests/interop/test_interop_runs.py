@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from kdwatch.interop.importing import check_options
 from kdwatch.ledger.report import build_report
+from kdwatch.pipeline.recipe_model import Kind
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.paths import runs_dir
 
@@ -30,6 +32,7 @@ def test_report_of_the_run_is_what_the_import_said(name: str, bring) -> None:
     report = build_report(result.run)
     assert report["status"] == "imported"
     assert {device["source"] for device in report["devices"]} <= {"imported"}
+    assert {stage["kind"] for stage in report["stages"]} <= set(get_args(Kind))  # those of docs/recipes.md
     manifest = json.loads((result.run / "manifest.json").read_text())
     assert all(device["details"]["file"] == str(LOGS / name) for device in manifest["devices"])
     if entry["total_energy_j"] is None:

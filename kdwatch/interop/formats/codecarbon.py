@@ -131,7 +131,7 @@ def _stage(row: Row, parser: Any) -> LoggedStage:
     }
     start = end - duration if end is not None and duration is not None else None
     name = row.get("task_name") or row.get("project_name") or "codecarbon"
-    return LoggedStage(name, "custom", start, duration, parts, details=details)
+    return LoggedStage(name, "other", start, duration, parts, details=details)
 
 
 def _scaled(cell: str | None) -> float | None:

@@ -20,12 +20,12 @@ KIND_WORDS = (
 
 
 def stage_kind(name: str) -> str:
-    """The kind of stage that a name speaks of; `custom` where it says nothing."""
+    """The kind of stage that a name speaks of; `other` where it says nothing."""
     text = name.lower()
     for kind, words in KIND_WORDS:
         if any(word in text if len(word) > 3 else re.search(rf"(^|[^a-z]){word}([^a-z]|$)", text) for word in words):
             return kind
-    return "custom"
+    return "other"
 
 
 def stage_of(data: Mapping[str, Any]) -> LoggedStage:

@@ -97,7 +97,7 @@ def _stage(run: PerfRun, number: int, comma: bool, keys: dict[str, str], log: Im
         log.note("mean_of_repeats", f"run {number} is the mean of {run.repeats} repeats (perf -r), not their sum")
     parts = {keys[event]: energies[event] for event in counted(energies)}
     name = f"run {number}" + (f" {run.name}" if run.name and run.name != "system wide" else "")
-    return LoggedStage(name, "custom", None, elapsed, parts, details={"energy_j_by_event": energies})
+    return LoggedStage(name, "other", None, elapsed, parts, details={"energy_j_by_event": energies})
 
 
 def _totals(log: ImportedLog) -> None:

@@ -25,7 +25,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
     for number, run in enumerate(runs, 1):
         energy, seconds = metric(run, "energy"), metric(run, "runtime")
         parts = device_energies(run) or {"all": energy}
-        stage = LoggedStage(str(run.get("id") or f"run {number}"), "custom", None, seconds, parts)
+        stage = LoggedStage(str(run.get("id") or f"run {number}"), "other", None, seconds, parts)
         stage.details = {"energy_j_reported": energy}
         if stage.total_j is not None:
             log.stages.append(stage)

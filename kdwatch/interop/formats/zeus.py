@@ -55,7 +55,7 @@ def _window(row: dict[str, str]) -> LoggedStage | None:
     if elapsed is None or elapsed < 0:
         return None
     parts = {key: None if value is not None and value < 0 else value for key, value in parts.items()}
-    return LoggedStage(row["window_name"], "custom", start, elapsed, parts)
+    return LoggedStage(row["window_name"], "other", start, elapsed, parts)
 
 
 def _key(column: str) -> str:

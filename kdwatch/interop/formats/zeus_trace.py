@@ -38,7 +38,7 @@ def read(source: TextSource, options: ImportOptions) -> ImportedLog:
         name = "/".join(str(value) for value in settings.values()) or f"row {log.rows}"
         log.stages.append(
             LoggedStage(
-                name, "custom", None, seconds, {"0": seconds * watts}, details={"mean_w": watts, "settings": settings}
+                name, "other", None, seconds, {"0": seconds * watts}, details={"mean_w": watts, "settings": settings}
             )
         )
     if not log.stages:
