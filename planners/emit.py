@@ -30,6 +30,10 @@ STUDY_DATA = "hub:allenai/tulu-3-sft-mixture"
 STUDY_TASKS = ["gsm8k", "ifeval", "mmlu"]
 
 
+_GENERATION = {"teacher_batch": "batch_rows", "max_new_tokens": "max_new_tokens", "prompts": "prompts"}
+"""Settings of the teacher's generation, and what its stage calls them."""
+_ASKED_BY = {"prompts": "prompt_share"}
+"""The what-if that changes a setting, where it has another name."""
 _PATHS = ("data", "tokenizer", "teacher", "student", "exact_match")
 
 
@@ -56,7 +60,7 @@ def recipe_text(result: PlanResult, models: Models | None = None) -> str:
     best = result.recommendation
     if best is None:
         raise UsageProblem("--emit: nothing fits the limits, so there is no recipe to write; relax a limit first")
-    recipe = _own_recipe(best) if best.run_dir else _template(best, models or Models())
+    recipe = _as_asked(_own_recipe(best), result) if best.run_dir else _template(best, models or Models())
     recipe = (
         {"name": _name(best.id), "regime": best.regime}
         | _limits(result)
@@ -117,6 +121,9 @@ def _comment(result: PlanResult, best: Recommendation) -> list[str]:
     ]
     if not best.run_dir:
         lines.append("The teacher's own scores are made once and reused; their energy is not in the prediction.")
+    share = result.limits["prompt_share"]
+    if share is not None and best.regime == "synthetic_sft":
+        lines.append(f"Planned for {share:.0%} of the prompts that were measured: check `prompts` of the generation.")
     if result.reuse_n > 1:
         lines.append(f"Planned at reuse N = {result.reuse_n}: {energy(p.per_student_kwh)} per student; run it N times.")
     return [clean(line, 300) for line in lines]
@@ -135,6 +142,23 @@ def _own_recipe(best: Recommendation) -> dict[str, Any]:
     kept = {key: value for key, value in recipe.items() if not _unset(value) and key != "sweep"}
     there = {"workdir": folder} if isinstance(folder := manifest.get("folder"), str) else {}
     return kept | there | {"stages": [_own_stage(stage) for stage in recipe["stages"]]}
+
+
+def _as_asked(recipe: dict[str, Any], result: PlanResult) -> dict[str, Any]:
+    """The recipe with the what-ifs of the plan in its generation; the run's own settings where none is asked."""
+    settings = result.recommendation.hyperparameters if result.recommendation else {}
+    changed = {
+        key: int(settings[name])
+        for name, key in _GENERATION.items()
+        if result.limits[_ASKED_BY.get(name, name)] is not None and settings.get(name) is not None
+    }
+    stages = [
+        stage | {"with": stage.get("with", {}) | changed}
+        if changed and stage.get("uses") == "teacher.generate"
+        else stage
+        for stage in recipe["stages"]
+    ]
+    return recipe | {"stages": stages}
 
 
 def _own_stage(stage: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,12 +221,8 @@ def _preprocess(best: Recommendation, named: Mapping[str, str]) -> dict[str, Any
 
 def _generation(named: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"teacher": named["teacher"], "dtype": "bfloat16"}
-    found["max_new_tokens"] = int(settings.get("max_new_tokens", 512))
-    if settings.get("prompts"):
-        found["prompts"] = int(settings["prompts"])
-    if settings.get("teacher_batch"):
-        found["batch_rows"] = int(settings["teacher_batch"])
-    return found
+    known = {"max_new_tokens": 512} | {name: settings[name] for name in _GENERATION if settings.get(name)}
+    return found | {_GENERATION[name]: int(value) for name, value in known.items()}
 
 
 def _student(best: Recommendation, named: Mapping[str, str], settings: Mapping[str, Any], data: str) -> dict[str, Any]:

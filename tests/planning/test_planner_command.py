@@ -153,6 +153,23 @@ def test_a_synthetic_recipe_generates_then_trains(tmp_path: Path) -> None:
     assert stages["student"].inputs["data"] == "teacher"
 
 
+def test_the_recipe_of_an_own_run_has_the_what_ifs_that_it_was_planned_with(tmp_path: Path) -> None:
+    """The sample generated 8 tokens at batch 256; its other settings stay, and without a what-if all do."""
+    from kdwatch.pipeline.recipe import load_recipe
+
+    sample, path = str(ROOT / "sample_runs" / "demo-synthetic"), tmp_path / "recipe.yaml"
+
+    def generation(*args: str) -> dict[str, object]:
+        assert run("--frontier", sample, "--emit", str(path), *args).exit_code == 0
+        return next(dict(s.settings) for s in load_recipe(path).stages if s.uses == "teacher.generate")
+
+    plain = generation()
+    assert (plain["max_new_tokens"], plain["batch_rows"]) == (8, 256)
+    changed = generation("--max-new-tokens", "20", "--teacher-batch", "64", "--prompt-share", "0.5")
+    assert changed == plain | {"max_new_tokens": 20, "batch_rows": 64}
+    assert "# Planned for 50% of the prompts" in path.read_text(encoding="utf-8")
+
+
 def test_the_case_runner_agrees_on_every_case_and_tells_a_wrong_one(tmp_path: Path) -> None:
     script, cases = ROOT / "tests" / "planner_cases.py", ROOT / "tests" / "data" / "planner_cases.json"
     done = subprocess.run([sys.executable, script, cases], capture_output=True, text=True, timeout=120, check=False)
