@@ -43,8 +43,9 @@ def _q(value: float | None) -> str:
 def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
     p = best.predicted
     level = f"{result.interval_level:.0%}"
-    yield f"RECOMMENDED  {clean(best.id, 60)}   ({best.basis}, {clean(best.source, 40)})"
-    yield f"  energy     {energy(p.per_student_kwh)} per student at N = {result.reuse_n}" + _fits(result)
+    yield from _wrapped(f"RECOMMENDED  {clean(best.id, 60)}   ({best.basis}, {clean(best.source, 40)})", " " * 13)
+    told = f"{energy(p.per_student_kwh)} per student at N = {result.reuse_n}{_fits(result)}"
+    yield from _wrapped(f"  energy     {told}", " " * 13)
     low, high = energy(p.per_student_kwh_low), energy(p.per_student_kwh_high)
     yield f"  {level} of runs {low} to {high} (spread {p.spread})"
     yield f"  quality    {_q(p.quality)} ({_q(p.quality_low)} to {_q(p.quality_high)})"

@@ -76,6 +76,18 @@ def test_text_fits_80_columns_and_has_no_escape_codes(args: list[str]) -> None:
     assert "\x1b" not in done.stdout and "nan" not in done.stdout.lower().split()
 
 
+def test_long_names_fit_80_columns() -> None:
+    samples = sorted(str(path) for path in (ROOT / "sample_runs" / "grid").glob("demo-*"))
+    for args in (
+        ["--budget", "1.5kJ"],
+        ["--min-quality", "0.8", "--predict"],
+        ["--reuse", "1e9", "--budget", "1e12kWh"],
+    ):
+        done = run("--frontier", *samples, *args)
+        assert done.exit_code == 0, done.output
+        assert max(len(line) for line in done.stdout.splitlines()) <= 80
+
+
 def test_the_chart_shows_frontier_budget_and_choice() -> None:
     text = run("--budget", "20kWh", "--frontier", "paper").stdout
     assert all(mark in text for mark in ("●", "○", "★", "budget 20.0)", "kWh per student"))
