@@ -14,6 +14,7 @@ from kdwatch.cli.plan import plan
 from kdwatch.interop.exporting import BINARY_FORMATS, TEXT_FORMATS
 from kdwatch.interop.load import READERS
 from kdwatch.ledger import core, stages
+from kdwatch.ledger.report import build_report
 from kdwatch.meters.sensor_checks import IDS
 from kdwatch.pipeline.progress_tail import CHECKS
 from kdwatch.pipeline.recipe_model import Recipe, StageRecipe
@@ -131,3 +132,27 @@ def test_the_python_of_the_planning_page_runs() -> None:
     names: dict[str, Any] = {}
     exec(fenced("planning.md", "python"), names)
     assert names["result"].recommendation.id == "SFT-7B" and names["more"].reuse_n == 20
+
+
+def keys_of(value: Any) -> set[str]:
+    """Names of all fields at any depth; those under names of the user's own (`NAME` on the page) left out."""
+    if isinstance(value, list):
+        return set().union(*map(keys_of, value))
+    if not isinstance(value, dict):
+        return set()
+    inner = [keys_of(list(v.values()) if k == "benchmarks" else v) for k, v in value.items() if k != "phases_s"]
+    return set(value).union(*inner)
+
+
+def test_fields_of_a_report() -> None:
+    block = re.search(r"\n((?:    .*\n|\n)+)", page("runs.md").split("## The report's object")[1].split("\n\n", 1)[1])
+    assert block is not None
+    plain_words = re.sub(r"\(.*?\)|\bof a stage:", "", block[1])
+    told = set(re.findall(r"\b[a-z][a-z0-9_]*\b", plain_words))
+    found: set[str] = set()
+    for run in ("demo-sft", "demo-kd", "demo-synthetic"):
+        found |= keys_of(build_report(ROOT / "sample_runs" / run))
+    assert found <= told
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "kdwatch" / "ledger").glob("*.py"))
+    for name in told - found:
+        assert f'"{name}"' in sources or f"{name}=" in sources, name
