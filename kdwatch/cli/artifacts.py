@@ -38,10 +38,19 @@ def entry(artifact: Artifact) -> dict[str, Any]:
         "path": str(artifact.path),
         "size_bytes": artifact.size_b,
         "energy_j": artifact.energy_j,
+        "estimated": artifact.estimated,
         "made_by": artifact.made_by,
         "created_at": artifact.meta.get("created_at"),
         "uses": len(uses),
     }
+
+
+def energy_of(found: dict[str, Any]) -> str:
+    """Energy that made an output, for people: `~` where a model told a part of it."""
+    from kdwatch.ledger.units import format_energy
+
+    mark = "~" if found["estimated"] and found["energy_j"] is not None else ""
+    return mark + format_energy(found["energy_j"])
 
 
 @artifacts.command("ls")
@@ -49,7 +58,6 @@ def entry(artifact: Artifact) -> dict[str, Any]:
 @one_line_errors
 def ls(as_json: bool) -> None:
     """List stored outputs: kind, id, size, energy that made them, how many runs used them."""
-    from kdwatch.ledger.units import format_energy
     from kdwatch.pipeline.artifacts import SHORT, ArtifactStore
     from kdwatch.rundir.text import clean
 
@@ -59,14 +67,13 @@ def ls(as_json: bool) -> None:
         return
     rows = [("KIND", "ID", "SIZE", "ENERGY", "USES", "MADE BY")]
     for e in found:
-        energy = format_energy(e["energy_j"]) if e["energy_j"] is not None else "n/a"
         made = clean(e["made_by"].get("run"), 60) or "n/a"
         rows.append(
             (
                 clean(e["kind"], 20),
                 clean(e["id"], SHORT + 1)[:SHORT],
                 size(e["size_bytes"]),
-                energy,
+                energy_of(e),
                 str(e["uses"]),
                 made,
             )
@@ -91,7 +98,6 @@ def size(count: int) -> str:
 @one_line_errors
 def show(id: str, as_json: bool) -> None:
     """Show what made an output, its files, and the runs that used it. ID may be the beginning of one."""
-    from kdwatch.ledger.units import format_energy
     from kdwatch.pipeline.artifacts import ArtifactStore
     from kdwatch.rundir.text import clean
 
@@ -102,10 +108,11 @@ def show(id: str, as_json: bool) -> None:
     e, made = entry(found), found.made_by
     click.echo(f"{clean(found.kind)} {clean(found.id)}")
     click.echo(f"made by   {clean(made.get('run'))}, stage {clean(made.get('stage'))}, {clean(e['created_at'])}")
-    click.echo(f"energy    {format_energy(found.energy_j) if found.energy_j is not None else 'n/a'}")
+    click.echo(f"energy    {energy_of(e)}")
     for attempt in found.attempts:
         joules = attempt["energy_j"]
-        spent = format_energy(joules) if isinstance(joules, int | float) else "unknown energy"
+        known = isinstance(joules, int | float)
+        spent = energy_of({**e, "energy_j": joules}) if known else "unknown energy"
         click.echo(f"  of it   {spent} in run {clean(str(attempt['run']), 80)}, which did not finish it")
     for name, id_ in sorted(dict(found.meta.get("inputs") or {}).items()):
         click.echo(f"input     {clean(name)}: {clean(id_)}")

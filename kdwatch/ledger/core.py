@@ -130,6 +130,7 @@ class Ledger:
             "artifact": str(event.get("artifact")),
             "reuse_count": count if isinstance(count, int) and not isinstance(count, bool) else None,
             "teacher_j": number(event.get("teacher_j")),
+            "estimated": event["estimated"] if isinstance(event.get("estimated"), bool) else None,
         }
 
     def _baseline(self, event: Mapping[str, Any], t: float) -> None:

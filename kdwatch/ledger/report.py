@@ -138,7 +138,7 @@ def _stage(s: StageTotals) -> dict[str, Any]:
 def _reused_from(s: StageTotals) -> dict[str, Any] | None:
     if s.reused_from is None:
         return None
-    return {"run": None, "artifact": None, "energy_j": None, **s.reused_from}
+    return {"run": None, "artifact": None, "energy_j": None, "estimated": None, **s.reused_from}
 
 
 def _device(d: StageDevice) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def _head(report: Mapping[str, Any]) -> Iterator[str]:
         yield "protocol: the paper's (docs/protocol.md)"
 
 
-def _energy(joules: float | None, estimated: float | None) -> str:
+def _energy(joules: float | None, estimated: float | bool | None) -> str:
     mark = "~" if joules is not None and estimated else ""
     return mark + format_energy(joules)
 
@@ -71,7 +71,7 @@ def _stages(report: Mapping[str, Any]) -> Iterator[str]:
 def _stage_notes(stage: Mapping[str, Any]) -> Iterator[str]:
     reused = stage.get("reused_from")
     if reused:
-        made = format_energy(reused.get("energy_j"))
+        made = _energy(reused.get("energy_j"), reused.get("estimated"))
         artifact = clean(reused.get("artifact") or "n/a", 12)
         yield f"  reused: artifact {artifact} of run {clean(reused.get('run') or 'n/a', 32)}, {made} when made"
     if stage["exit_code"] not in (None, 0):
@@ -164,8 +164,9 @@ def _score(value: float | None) -> str:
 def _reuse(report: Mapping[str, Any]) -> Iterator[str]:
     reuse = report["teacher_reuse"]
     if reuse:
-        share = format_energy(reuse["teacher_j_share"])
+        share = _energy(reuse["teacher_j_share"], reuse.get("estimated"))
         count = reuse["reuse_count"] if reuse["reuse_count"] is not None else "n/a"
         uses = f"{count} use{'' if count == 1 else 's'}"
-        made = f"{format_energy(reuse['teacher_j'])} over {uses} of artifact {clean(reuse['artifact'], 12)}"
+        whole = _energy(reuse["teacher_j"], reuse.get("estimated"))
+        made = f"{whole} over {uses} of artifact {clean(reuse['artifact'], 12)}"
         yield f"teacher       E_teacher/N = {share}: {made}"

@@ -68,11 +68,12 @@ class Stage:
 
 
 def _origin(source: Mapping[str, Any]) -> dict[str, Any]:
-    """`reused_from` in its shape: texts, and a known energy or null."""
+    """`reused_from` in its shape: texts, a known energy or null, whether a model told a part of it or null."""
     energy = source.get("energy_j")
     known = isinstance(energy, int | float) and not isinstance(energy, bool) and abs(energy) < 1e300
     texts = {k: source[k] if isinstance(source.get(k), str) else None for k in ("run", "artifact")}
-    return {**source, **texts, "energy_j": energy if known else None}
+    estimated = source["estimated"] if isinstance(source.get("estimated"), bool) else None
+    return {**source, **texts, "energy_j": energy if known else None, "estimated": estimated}
 
 
 def _names(entry: Any, device: Mapping[str, Any]) -> bool:

@@ -296,7 +296,7 @@ def _teacher_reuse(ledger: Ledger, total: float | None) -> dict[str, Any] | None
         return None
     joules, count = ledger.teacher_reuse["teacher_j"], ledger.teacher_reuse["reuse_count"]
     share = joules / count if joules is not None and isinstance(count, int) and count > 0 else None
-    return {**ledger.teacher_reuse, "teacher_j_share": share}
+    return {"estimated": None, **ledger.teacher_reuse, "teacher_j_share": share}
 
 
 def derived_warnings(ledger: Ledger, stages: tuple[StageTotals, ...]) -> list[dict[str, Any]]:

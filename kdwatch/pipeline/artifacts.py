@@ -54,6 +54,12 @@ class Artifact:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     @property
+    def estimated(self) -> bool | None:
+        """Whether a model told a part of that energy, not a sensor; None where that was not recorded."""
+        value = self.meta.get("estimated")
+        return value if isinstance(value, bool) else None
+
+    @property
     def size_b(self) -> int:
         """Bytes of its files."""
         return sum(int(entry["size"]) for entry in self.meta["files"].values())

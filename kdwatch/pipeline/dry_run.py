@@ -82,7 +82,8 @@ def energy_range(mean_j: float, low_j: float, high_j: float) -> str:
 def _reuse(found: StageOutlook) -> str:
     assert found.reused is not None
     made = found.reused
-    energy = format_energy(made.energy_j) if made.energy_j is not None else "n/a"
+    mark = "~" if made.estimated and made.energy_j is not None else ""
+    energy = mark + format_energy(made.energy_j)
     return f"  {found.stage.name}: reuse (made by {clean(made.made_by.get('run'), 120)}, {energy})"
 
 

@@ -114,7 +114,12 @@ class StageRun:
 
     def _reuse(self, artifact: Artifact) -> str:
         made = artifact.made_by
-        source = {"run": made.get("run"), "artifact": artifact.id, "energy_j": artifact.energy_j}
+        source = {
+            "run": made.get("run"),
+            "artifact": artifact.id,
+            "energy_j": artifact.energy_j,
+            "estimated": artifact.estimated,
+        }
         self.recording.event("stage_reused", stage=self.stage.name, reused_from=source)
         self._count_use(artifact)
         return "reused"
@@ -122,7 +127,13 @@ class StageRun:
     def _count_use(self, artifact: Artifact) -> None:
         count = artifact.add_use(self.recorder.run.name)
         if self.stage.kind == "teacher":
-            self.recording.event("teacher_reuse", artifact=artifact.id, reuse_count=count, teacher_j=artifact.energy_j)
+            self.recording.event(
+                "teacher_reuse",
+                artifact=artifact.id,
+                reuse_count=count,
+                teacher_j=artifact.energy_j,
+                estimated=artifact.estimated,
+            )
 
     def _launch(self) -> str:
         stage, recorder = self.stage, self.recorder
@@ -261,7 +272,7 @@ class StageRun:
         stage = self.stage
         assert stage.artifact and stage.builtin and stage.builtin.makes
         self.recorder.samplers.edge(wait_s=EDGE_S)
-        energy_j = self._energy_j()
+        energy_j, estimated = self._energy_j()
         before = attempts.earlier(staging, self.recorder.run.name)
         if any(a.energy_j is None for a in before):
             text = "its energy lacks that of earlier runs which began it and are gone"
@@ -273,6 +284,7 @@ class StageRun:
             "kind": stage.builtin.makes,
             "made_by": {"run": self.recorder.run.name, "stage": stage.name, "uses": stage.recipe.uses},
             "energy_j": energy_j,
+            "estimated": estimated,
             "attempts": [asdict(a) for a in before],
             "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "inputs": {name: id for name, (_, id) in stage.input_artifacts.items()},
@@ -284,14 +296,14 @@ class StageRun:
         self._count_use(artifact)
         return "completed"
 
-    def _energy_j(self) -> float | None:
-        """Energy that the stage took, as far as it is known now."""
+    def _energy_j(self) -> tuple[float | None, bool]:
+        """Energy that the stage took, as far as it is known now, and whether a model told a part of it."""
         totals = self.recording.totals()
         for found in totals.stages if totals else ():
             if found.name == self.stage.name:
                 total = found.energy_j.get("total")
-                return None if total is None else round(total, 3)
-        return None
+                return None if total is None else round(total, 3), bool(found.energy_j.get("estimated"))
+        return None, False
 
 
 def listed(found: list[tuple[int, str]]) -> str:

@@ -40,6 +40,19 @@ def test_report_text_fits_80_columns_and_says_everything(run: Path) -> None:
     assert "pending" in text and "n/a" in text
 
 
+def test_what_was_estimated_when_it_was_made_is_marked() -> None:
+    """`~` before the energy of a reused output and the teacher's share; 1700 J over 4 uses are 425 J."""
+    story = whole_story()
+    for kind, _, fields in story:
+        if kind == "stage_reused":
+            fields["reused_from"]["estimated"] = True
+        elif kind == "teacher_reuse":
+            fields["estimated"] = True
+    path = write_run(runs_dir() / "r-estimated", story, stages=STAGES)
+    text = kdwatch("report", str(path)).stdout.replace("\u00a0", " ")
+    assert "~55.0 J when made" in text and "E_teacher/N = ~425 J: ~1.70 kJ over 4 uses" in text
+
+
 def test_report_json_is_the_object_and_nothing_else(run: Path) -> None:
     done = kdwatch("report", "20260101", "--json", "--region", "POL", "--pue", "1")
     report = json.loads(done.stdout)

@@ -92,7 +92,7 @@ def test_stages_and_unattributed_are_the_total(run: Path) -> None:
 def test_a_reused_stage_has_energy_0_and_says_of_what(run: Path) -> None:
     data = of(build_report(run), "data")
     assert data["status"] == "reused" and data["energy_j"]["total"] == 0.0
-    assert data["reused_from"] == {"run": "r0", "artifact": "cd" * 32, "energy_j": 55.0}
+    assert data["reused_from"] == {"run": "r0", "artifact": "cd" * 32, "energy_j": 55.0, "estimated": None}
     assert data["start_s"] is None and data["tokens_per_s"] is None
 
 
@@ -104,7 +104,8 @@ def test_a_stage_that_never_ran_is_pending_and_unknown(run: Path) -> None:
 def test_teacher_reuse_gives_the_amortised_share(run: Path) -> None:
     """E_teacher / N: 1700 J over 4 uses."""
     assert build_report(run)["teacher_reuse"] == {
-        "artifact": "ab" * 32, "reuse_count": 4, "teacher_j": 1700.0, "teacher_j_share": 425.0
+        "artifact": "ab" * 32, "reuse_count": 4, "teacher_j": 1700.0, "teacher_j_share": 425.0,
+        "estimated": None,
     }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from pipeline_helpers import begin, events, finish, record, stage_events, warnin
 import kdwatch.demo
 from kdwatch.cli.root import cli
 from kdwatch.ledger.report import build_report
+from kdwatch.ledger.units import format_energy
 from kdwatch.pipeline.artifacts import Artifact, ArtifactStore, artifact_id
 from kdwatch.pipeline.dry_run import describe
 from kdwatch.pipeline.hashing import HashMemory, canonical
@@ -81,9 +83,25 @@ def test_a_second_run_reuses_the_output_and_says_what_it_cost(rows: Path, mark: 
     second = record(rows, recipe())
     stage = build_report(second)["stages"][0]
     assert stage["status"] == "reused"
-    assert stage["reused_from"] == {"run": first.name, "artifact": made["artifact"], "energy_j": made["energy_j"]}
+    source = {"run": first.name, "artifact": made["artifact"], "energy_j": made["energy_j"]}
+    assert {k: stage["reused_from"][k] for k in source} == source
     assert not stage["energy_j"]["total"]
     assert [use["run"] for use in ArtifactStore().find(made["artifact"]).uses()] == [first.name, second.name]
+
+
+def test_energy_that_a_model_told_is_marked_wherever_it_is_shown(
+    rows: Path, mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that is estimated is shown as measured (docs/sensors.md), also after the run that made the output."""
+    monkeypatch.setenv("KDWATCH_POWERCAP_ROOT", str(tmp_path / "none"))
+    first, second = record(rows, recipe()), record(rows, recipe())
+    estimated = bool(build_report(first)["stages"][0]["energy_j"]["estimated"])
+    origin = build_report(second)["stages"][0]["reused_from"]
+    assert origin["estimated"] is estimated
+    shown = f"{'~' if estimated else ''}{format_energy(origin['energy_j'])}"
+    asked = (["report", second.name], ["artifacts", "ls"], ["artifacts", "show", origin["artifact"]])
+    texts = [CliRunner().invoke(cli, words).stdout for words in asked] + [describe(load_recipe(rows / "recipe.yaml"))]
+    assert all(re.search(rf"(?<![~\d]){re.escape(shown)}", text) for text in texts), texts
 
 
 def test_what_changes_the_output_makes_it_anew(rows: Path, mark: str) -> None:

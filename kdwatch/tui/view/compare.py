@@ -120,12 +120,14 @@ def _energy(stage: Mapping[str, Any] | None, units: Units) -> Piece:
 
 
 def _saved(stage: Mapping[str, Any] | None, report: Report, units: Units) -> Piece | None:
-    """What a reused stage saved; None for one that ran. How that was measured is not recorded: where a part of this
-    run is estimated it is marked likewise."""
+    """What a reused stage saved; None for one that ran. Where it is not recorded whether a model told that, it is
+    marked as this run is."""
     if stage is None or stage["status"] != "reused":
         return None
-    saved = units.energy((stage["reused_from"] or {}).get("energy_j"))
-    return f"saved {'~' if is_estimated(report) and saved != 'n/a' else ''}{saved}", "good"
+    made = stage["reused_from"] or {}
+    saved, estimated = units.energy(made.get("energy_j")), made.get("estimated")
+    marked = is_estimated(report) if estimated is None else estimated
+    return f"saved {'~' if marked and saved != 'n/a' else ''}{saved}", "good"
 
 
 def is_estimated(report: Report) -> bool:
