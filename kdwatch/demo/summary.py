@@ -50,7 +50,8 @@ def _of_kind(report: dict[str, Any], kind: str) -> float | None:
 def _reused(report: dict[str, Any]) -> list[str]:
     return [
         f"{report['name']}: {stage['name']} was reused from run {stage['reused_from']['run']}; "
-        f"making it took {'~' if stage['reused_from'].get('estimated') else ''}{energy(stage['reused_from']['energy_j'])}"
+        f"making it took {'~' if stage['reused_from'].get('estimated') else ''}"
+        f"{energy(stage['reused_from']['energy_j'])}"
         for stage in report["stages"]
         if stage["reused_from"]
     ]
