@@ -13,6 +13,7 @@ from planners.assumed import ASSUMED_ENERGY_CV, ASSUMED_QUALITY_SD
 from planners.checks import SAME, difference
 from planners.frontier import EPSILON, Point, dominated_by
 from planners.notes import Note
+from planners.predicted import intervals_of
 from planners.ranking import energy_column
 from planners.request import PlanRequest
 from planners.result import Reason
@@ -114,7 +115,8 @@ def runner_up(ranked: pl.DataFrame, request: PlanRequest) -> dict[str, Any] | No
         "quality": second["quality"],
         "p_within": second["p_within"],
         "basis": second["basis"],
-        "why": _lost_to(second, first, request),
+        **intervals_of(second, request.interval_level),
+        "why": _as_predicted(second, request, _lost_to(second, first, request)),
     }
 
 
@@ -148,6 +150,27 @@ def rejected(
 
 
 def _why(row: Row, best: Row | None, request: PlanRequest, beaten: dict[str, list[str]]) -> str:
+    return _as_predicted(row, request, _lost(row, best, request, beaten))
+
+
+def _as_predicted(row: Row, request: PlanRequest, why: str) -> str:
+    """The reason; of a candidate that nobody ran with its energy and quality as what they are."""
+    if row["basis"] == "measured" or row["per_student_kwh"] is None:
+        return why
+    return f"predicted {_with_interval(row, request.interval_level)}; {why}"
+
+
+def _with_interval(row: Row, level: float) -> str:
+    """Energy and quality of a candidate that nobody ran, and where its next run would lie."""
+    ends = intervals_of(row, level)
+    low, high = energy(ends["per_student_kwh_low"]), energy(ends["per_student_kwh_high"])
+    text = f"{energy(row['per_student_kwh'])} ({low} to {high} at {level:.0%})"
+    if row["quality"] is None:
+        return text
+    return f"{text}, Q {row['quality']:.2f} ({ends['quality_low']:.2f} to {ends['quality_high']:.2f})"
+
+
+def _lost(row: Row, best: Row | None, request: PlanRequest, beaten: dict[str, list[str]]) -> str:
     if row["quality"] is None:
         return "unrated: its quality is unknown, so it is never recommended"
     if row["per_student_kwh"] is None:
@@ -217,8 +240,8 @@ def _within_noise(ranked: pl.DataFrame, chosen: Row) -> list[Note]:
     return [Note("gain_within_noise", text)]
 
 
-def candidate_points(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Every candidate told, for a plot or a table."""
+def candidate_points(rows: Sequence[Row], level: float) -> list[dict[str, Any]]:
+    """Every candidate told, for a plot or a table, with its intervals."""
     keys = (
         "id",
         "regime",
@@ -233,4 +256,4 @@ def candidate_points(rows: Sequence[Row]) -> list[dict[str, Any]]:
         "co2e_kg",
         "lifecycle_kwh",
     )
-    return [{key: row[key] for key in keys} for row in rows]
+    return [{key: row[key] for key in keys} | intervals_of(row, level) for row in rows]

@@ -66,9 +66,8 @@ def predicted_of(row: Row, request: PlanRequest) -> Predicted:
     """Means and intervals of the next run of a scored row."""
     level, energy, total = request.interval_level, row["per_student_kwh"], row["total_kwh"]
     low, high = interval(total, row["total_sd_kwh"], level, dof=row["sd_dof"], n=row["n"])
-    n_low, n_high = interval(energy, row["per_student_sd_kwh"], level, dof=row["sd_dof"], n=row["n"])
+    ends = intervals_of(row, level)
     quality = row["quality"]
-    q_low, q_high = interval(quality, row["quality_sd"], level, dof=row["quality_dof"], n=row["n"])
     tokens = _tokens(row)
     return Predicted(
         total_kwh=total,
@@ -76,13 +75,13 @@ def predicted_of(row: Row, request: PlanRequest) -> Predicted:
         total_kwh_high=high,
         per_student_kwh=energy,
         quality=quality,
-        quality_low=max(0.0, q_low),
-        quality_high=q_high,
+        quality_low=ends["quality_low"],
+        quality_high=ends["quality_high"],
         j_per_token=energy * 3.6e6 / tokens if tokens else row["j_per_token"],
         stages_kwh=stages_kwh(row),
         p_within=row["p_within"],
-        per_student_kwh_low=max(0.0, n_low),
-        per_student_kwh_high=n_high,
+        per_student_kwh_low=ends["per_student_kwh_low"],
+        per_student_kwh_high=ends["per_student_kwh_high"],
         facility_kwh=row["facility_kwh"],
         co2e_kg=row["co2e_kg"],
         electricity_cost=row["electricity_cost"],
@@ -91,6 +90,20 @@ def predicted_of(row: Row, request: PlanRequest) -> Predicted:
         lifecycle_kwh=row["lifecycle_kwh"],
         spread=_spread(row),
     )
+
+
+def intervals_of(row: Row, level: float) -> dict[str, float | None]:
+    """Ends of the next run's intervals, energy per student and quality; None where there is no mean."""
+    found: dict[str, float | None] = {}
+    for name, sd, dof in (
+        ("per_student_kwh", "per_student_sd_kwh", "sd_dof"),
+        ("quality", "quality_sd", "quality_dof"),
+    ):
+        low = high = None
+        if row[name] is not None:
+            low, high = interval(row[name], row[sd], level, dof=row[dof], n=row["n"])
+        found |= {f"{name}_low": None if low is None else max(0.0, low), f"{name}_high": high}
+    return found
 
 
 def _tokens(row: Row) -> float | None:

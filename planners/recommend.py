@@ -150,7 +150,7 @@ def _frontier_parts(f: _Facts) -> dict[str, Any]:
         "knee": asdict(curve) if curve else None,
         "hypervolume": hypervolume([(p.energy, p.quality) for p in f.points], reference),
         "hypervolume_reference": reference,
-        "candidates": explain.candidate_points(f.rows),
+        "candidates": explain.candidate_points(f.rows, f.request.interval_level),
     }
 
 

@@ -67,7 +67,8 @@ def one_off_sft(c: Context) -> Iterator[Reason]:
             continue
         text = (
             f"for a single run plain SFT costs less than distilling: {base['id']} {energy(base['per_student_kwh'])}, "
-            f"{row['id']} {energy(row['per_student_kwh'])}, of it {energy(row['teacher_kwh'])} for the teacher's output"
+            f"{row['id']} {energy(row['per_student_kwh'])}{_as_it_is(row)}, of it {energy(row['teacher_kwh'])} for the "
+            "teacher's output"
         )
         values = {
             "sft": base["id"],
@@ -79,11 +80,15 @@ def one_off_sft(c: Context) -> Iterator[Reason]:
         return
 
 
-def _distance(row: Row, chosen: Row) -> tuple[bool, float, float]:
-    """Rated ones first, of like size, the cheapest."""
+def _as_it_is(row: Row) -> str:
+    return "" if row["basis"] == "measured" else " (predicted)"
+
+
+def _distance(row: Row, chosen: Row) -> tuple[bool, bool, float, float]:
+    """Rated ones first, measured ones, of like size, the cheapest."""
     sizes = row["student_params_b"], chosen["student_params_b"]
     apart = abs(sizes[0] - sizes[1]) if None not in sizes else float("inf")
-    return row["quality"] is None, apart, row["per_student_kwh"]
+    return row["quality"] is None, row["basis"] != "measured", apart, row["per_student_kwh"]
 
 
 def reuse_break_even(c: Context) -> Iterator[Reason]:

@@ -53,7 +53,7 @@ def _with_energy(table: pl.DataFrame, request: PlanRequest) -> pl.DataFrame:
     if shared == 1.0 and not training:
         per_student = pl.col("total_kwh")
     else:
-        per_student = pl.col("total_kwh") - pl.col("teacher_kwh") + teacher
+        per_student = (pl.col("total_kwh") - pl.col("teacher_kwh") + teacher).clip(0.0)
     return table.with_columns(teacher.alias("teacher_share_kwh"), per_student.alias("per_student_kwh")).with_columns(
         (pl.col("total_sd_kwh") / pl.col("total_kwh") * pl.col("per_student_kwh")).alias("per_student_sd_kwh")
     )
@@ -173,4 +173,7 @@ def _upper_factor(table: pl.DataFrame, confidence: float | None) -> pl.Expr:
         return pl.lit(1.0)
     quantiles = {dof: t_quantile(confidence, dof) for dof in table["sd_dof"].unique().to_list()}
     quantile = pl.col("sd_dof").replace_strict(list(quantiles), list(quantiles.values()), return_dtype=pl.Float64)
-    return 1.0 + quantile * pl.col("run_sd_kwh") / pl.col("per_student_kwh")
+    relative = (
+        pl.when(pl.col("per_student_kwh") > 0).then(pl.col("run_sd_kwh") / pl.col("per_student_kwh")).otherwise(0.0)
+    )
+    return 1.0 + quantile * relative

@@ -224,6 +224,20 @@ def test_what_costs_nothing_is_within_every_cost(cost: float) -> None:
     assert ask(cost=cost, energy_price=0, budget_kwh=20).slack_kwh == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("total", [5.0, 4.98])
+def test_a_pipeline_that_is_all_teacher_costs_nothing_once_the_output_is_cached(observe, total: float) -> None:
+    """5 - 5 kWh is 0, and rounded cells (4.98 of 5) do not make it less: it keeps every limit, with any confidence."""
+    rows = observe({"id": "x", "regime": "kd", "total_kwh": total, "teacher_kwh": 5.0, "quality": 0.8},
+                   {"id": "s", "total_kwh": 3.0, "quality": 0.7})  # fmt: skip
+    for confidence in (None, 0.9):
+        request = PlanRequest(gpu_hours=20, mean_gpu_w=400, teacher_outputs="cached", confidence=confidence)
+        result = plan(request, rows)
+        assert chosen(result) == "x" and result.recommendation is not None
+        assert result.recommendation.predicted.per_student_kwh == 0.0
+        json.dumps(result.to_json(), allow_nan=False)
+        assert "nan" not in "\n".join(plan_lines(result)).lower().split()
+
+
 def test_settings_of_a_what_if_are_not_called_measured(observe) -> None:
     """The study does not say how long its answers were; a table that does is told apart from what is asked."""
     synthetic = {"id": "s", "regime": "synthetic_sft", "total_kwh": 9.0, "teacher_kwh": 4.0, "quality": 0.8}
@@ -359,6 +373,23 @@ def test_predicted_sizes_are_marked_and_wide() -> None:
     assert "predicted" in [note.code for note in result.warnings]
     seven = next(row for row in STUDY.table.iter_rows(named=True) if row["id"] == "SFT-7B")
     assert seven["student_kwh"] is None
+
+
+def test_what_nobody_ran_is_told_with_its_intervals_only() -> None:
+    """KD and synthetic SFT at 7B are no cells of the study: every number of theirs comes as a prediction."""
+    result = ask(budget_kwh=29.8, min_quality=0.75, predict=True)
+    made = {c["id"]: c for c in result.candidates}
+    for name in ("KD-7B", "Syn-7B"):
+        assert made[name]["per_student_kwh_low"] < made[name]["per_student_kwh"] < made[name]["per_student_kwh_high"]
+    assert made["KD-7B"]["quality_low"] < made["KD-7B"]["quality"] < made["KD-7B"]["quality_high"]
+    assert made["Syn-7B"]["quality_low"] is None and made["Syn-7B"]["quality_high"] is None
+    low, high = made["KD-7B"]["per_student_kwh_low"], made["KD-7B"]["per_student_kwh_high"]
+    told = f"predicted 29.70 kWh ({low:.2f} kWh to {high:.2f} kWh at 90%), Q 0.79 ("
+    why = {entry["id"]: entry["why"] for entry in result.rejected}
+    assert result.runner_up is not None and result.runner_up["why"].startswith(told) and why["KD-7B"].startswith(told)
+    assert why["Syn-7B"].startswith("predicted 28.67 kWh (") and not why["KD-1B"].startswith("predicted")
+    reasons = {r.rule: r.text for r in ask(budget_kwh=20, predict=True).recommendation.reasons}  # type: ignore[union-attr]
+    assert "KD-1B 16.90 kWh" in reasons["one_off_sft"], "a rule of the study speaks of what was measured"
 
 
 def test_what_if_batch_is_an_extrapolation() -> None:
