@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kdwatch.interop.export.marks import is_estimated
 from kdwatch.ledger.report import build_report
 from kdwatch.ledger.totals import known_sum
 from kdwatch.rundir.errors import UsageProblem
@@ -105,11 +106,7 @@ def _source(report: Report, part: str) -> str:
 
 def _is_estimated(devices: Sequence[Mapping[str, Any]], common: list[str]) -> bool:
     """Whether a part of the compared energy is a model's."""
-    return any(
-        d["source"] == "estimated" or "estimated" in (d.get("flags") or ())
-        for d in devices
-        if d["counted"] and _component(d) in common
-    )
+    return any(is_estimated(d) for d in devices if d["counted"] and _component(d) in common)
 
 
 def _component(device: Mapping[str, Any]) -> str:

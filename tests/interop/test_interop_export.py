@@ -428,3 +428,14 @@ def test_a_textfile_is_of_the_grid_that_was_asked_for(run: Path, tmp_path: Path)
     assert done.exit_code == 0, done.output
     (line,) = [line for line in target.read_text().splitlines() if line.startswith("kdwatch_run_co2e_grams{")]
     assert float(line.split()[-1]) == pytest.approx(7120 / KWH * 1.5 * 100, rel=1e-6)
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "modelcard"])
+def test_what_a_model_told_is_marked_in_every_cell(run: Path, form: str) -> None:
+    """10 s of 300, 50 and 6 W (the fixture's) are 3000 J, 500 J and 60 J; only the RAM is a model's, and what it is
+    part of: a stage's 3560 J and the run's 7120 J (docs/screens.md, Marks)."""
+    text = exporter(run).text(form).replace("\u00a0", " ")
+    assert "~3.56 kJ" in text and "~7.12 kJ" in text and "~60.0 J" in text
+    assert "3.00 kJ" in text and "~3.00 kJ" not in text and "500 J" in text and "~500 J" not in text
+    for unmarked in ("3.56 kJ", "7.12 kJ", "60.0 J"):
+        assert text.count(unmarked) == text.count(f"~{unmarked}")

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from html import escape
 from typing import Any
 
+from kdwatch.interop.export.marks import component_energies, is_estimated, marked, modelled
 from kdwatch.interop.export.svg import energy_chart, power_chart
-from kdwatch.ledger.units import format_duration, format_energy, format_number
+from kdwatch.ledger.units import format_duration, format_number
 from kdwatch.rundir.rollup import Bucket
 from kdwatch.rundir.text import clean
 
@@ -71,8 +72,9 @@ def _fact_pairs(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "status", str(report["status"])
     yield "started", str(report["started_at"] or "n/a")
     yield "time", format_duration(report["duration_s"])
-    yield "energy", format_energy(report["total_j"])
-    yield "outside stages", format_energy(report["unattributed_j"])
+    estimated = bool(modelled(report["devices"]))
+    yield "energy", marked(report["total_j"], estimated)
+    yield "outside stages", marked(report["unattributed_j"], estimated)
     if report["co2e_kg"] is not None:
         pue = f", PUE {report['pue']:g}" if report["pue"] else ""
         yield (
@@ -100,19 +102,13 @@ def _stages(report: Mapping[str, Any]) -> str:
     heads = ("stage", "kind", "status", "time", "energy", "GPU", "CPU", "DRAM", "tokens", "J/token")
     rows = []
     for stage in report["stages"]:
-        energy = stage["energy_j"]
-        mark = "~" if energy["estimated"] and energy["total"] is not None else ""
-        dram = energy["dram"] if energy["dram"] is not None else energy["ram_estimated"]
         rows.append(
             (
                 str(stage["name"]),
                 str(stage["kind"]),
                 str(stage["status"]),
                 format_duration(stage["duration_s"]),
-                mark + format_energy(energy["total"]),
-                format_energy(energy["gpu"]),
-                format_energy(energy["cpu"]),
-                format_energy(dram),
+                *component_energies(stage),
                 "n/a" if stage["tokens"] is None else str(stage["tokens"]),
                 format_number(stage["j_per_token"]),
             )
@@ -128,8 +124,8 @@ def _devices(report: Mapping[str, Any]) -> str:
             str(d["kind"]),
             str(d["source"]),
             str(d["scope"]),
-            format_energy(d["total_j"]),
-            format_energy(d["unattributed_j"]),
+            marked(d["total_j"], is_estimated(d)),
+            marked(d["unattributed_j"], is_estimated(d)),
             "n/a" if d["coverage"] is None else f"{d['coverage']:.0%}",
         )
         for d in report["devices"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kdwatch.ledger.units import format_duration, format_energy, format_number
+from kdwatch.interop.export.marks import component_energies, is_estimated, marked, modelled
+from kdwatch.ledger.units import format_duration, format_number
 from kdwatch.rundir.text import clean
 
 
@@ -34,8 +35,9 @@ def _facts(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "status", cell(report["status"])
     yield "started", cell(report["started_at"] or "n/a")
     yield "time", format_duration(report["duration_s"])
-    yield "energy", format_energy(report["total_j"]) + _kwh(report["total_kwh"])
-    yield "outside stages", format_energy(report["unattributed_j"])
+    estimated = bool(modelled(report["devices"]))
+    yield "energy", marked(report["total_j"], estimated) + _kwh(report["total_kwh"])
+    yield "outside stages", marked(report["unattributed_j"], estimated)
     if report["co2e_kg"] is not None:
         source = cell(report["grid_source"], 120)
         yield "CO2e", f"{1000 * report['co2e_kg']:.4g} g at {report['grid_g_per_kwh']:g} g/kWh ({source})"
@@ -52,18 +54,12 @@ def stage_table(report: Mapping[str, Any]) -> Iterator[str]:
     yield "| stage | kind | status | time | energy | GPU | CPU | DRAM | tokens | J/token |"
     yield "|---|---|---|---:|---:|---:|---:|---:|---:|---:|"
     for stage in report["stages"]:
-        energy = stage["energy_j"]
-        mark = "~" if energy["estimated"] else ""
-        dram = energy["dram"] if energy["dram"] is not None else energy["ram_estimated"]
         cells = (
             cell(stage["name"]),
             cell(stage["kind"]),
             cell(stage["status"]),
             format_duration(stage["duration_s"]),
-            (mark if energy["total"] is not None else "") + format_energy(energy["total"]),
-            format_energy(energy["gpu"]),
-            format_energy(energy["cpu"]),
-            format_energy(dram),
+            *component_energies(stage),
             "n/a" if stage["tokens"] is None else str(stage["tokens"]),
             format_number(stage["j_per_token"]),
         )
@@ -79,8 +75,8 @@ def device_table(report: Mapping[str, Any]) -> Iterator[str]:
         cells = (
             cell(device["name"]) + ("" if device["counted"] else " (not in the total)"),
             cell(device["kind"]),
-            format_energy(device["total_j"]),
-            format_energy(device["unattributed_j"]),
+            marked(device["total_j"], is_estimated(device)),
+            marked(device["unattributed_j"], is_estimated(device)),
             cell(device["source"]),
             cell(device["scope"]),
             coverage,

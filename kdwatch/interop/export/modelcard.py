@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from kdwatch.interop.export.markdown import stage_table
-from kdwatch.ledger.units import format_energy
+from kdwatch.interop.export.marks import marked, modelled
 from kdwatch.rundir.errors import UsageProblem
 
 TRAINING_TYPES = {
@@ -56,7 +56,7 @@ def _section(report: Mapping[str, Any]) -> str:
     lines = [
         "## Environmental impact",
         "",
-        f"Energy: {format_energy(report['total_j'])} at the machine"
+        f"Energy: {marked(report['total_j'], bool(modelled(report['devices'])))} at the machine"
         + (f", PUE {report['pue']:g}" if report.get("pue") else "")
         + f"; {1000 * report['co2e_kg']:.4g} g CO2e at {report['grid_g_per_kwh']:g} g/kWh ({report['grid_source']}).",
         "",

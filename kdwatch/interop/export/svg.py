@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from html import escape
 from typing import Any
 
-from kdwatch.ledger.units import format_duration, format_energy
+from kdwatch.interop.export.marks import marked, modelled
+from kdwatch.ledger.units import format_duration
 from kdwatch.rundir.rollup import Bucket
 from kdwatch.rundir.text import clean
 
@@ -139,18 +140,19 @@ def energy_chart(report: Mapping[str, Any]) -> str:
 
 def _bar(number: int, stage: Mapping[str, Any], top: float) -> Iterator[str]:
     y, x, width = 26 * number + 6, 200.0, WIDTH - 200 - 110
+    energy, kinds = stage["energy_j"], modelled(stage["devices"])
     yield f'<text x="192" y="{y + 13}" text-anchor="end">{escape(clean(stage["name"], 26))}</text>'
     for place, part in enumerate(PARTS):
-        value = stage["energy_j"][part] or 0.0
+        value = energy[part] or 0.0
         length = width * value / top
         if length > 0:
-            title = escape(f"{part}: {format_energy(value)}")
+            title = escape(f"{part}: {marked(value, part in kinds)}")
             yield (
                 f'<rect x="{x:.1f}" y="{y}" width="{length:.1f}" height="18" fill="{COLOURS[place]}">'
                 f"<title>{title}</title></rect>"
             )
         x += length
-    yield f'<text x="{x + 6:.1f}" y="{y + 13}">{escape(format_energy(stage["energy_j"]["total"]))}</text>'
+    yield f'<text x="{x + 6:.1f}" y="{y + 13}">{escape(marked(energy["total"], bool(energy["estimated"])))}</text>'
 
 
 def _svg(title: str, parts: Sequence[str], height: int) -> str:
