@@ -18,6 +18,8 @@ from planners.notes import Note
 from planners.rowcheck import check_row, fill_total
 from planners.schema import BASES, CORE_STAGES, SCHEMA, SCOPES, candidate_id, make_table, regime_of
 
+STUDY = "paper"
+"""Source of the study's own table; a file that says so of itself is named as the file that it is."""
 _EMPTY = {"", "na", "n/a", "null", "none", "-"}
 _SCOPE_ALIASES = {"gpu_only": "gpu", "gpu-only": "gpu", "estimated": "cpu_estimated"}
 
@@ -95,7 +97,8 @@ def _row(path: Path, number: int, cells: dict[str, str | None]) -> dict[str, Any
     row.setdefault("id", candidate_id(regime, row.get("student_params_b")))
     row["basis"] = _basis(path, number, row.get("basis", "measured"))
     _check_settings(path, number, row.get("hyperparameters"))
-    row["source"] = row.get("source") or path.name
+    given = row.get("source")
+    row["source"] = path.name if given in (None, STUDY) else given
     return row
 
 

@@ -136,8 +136,11 @@ def _lost_to(row: Row, best: Row, request: PlanRequest) -> str:
         )
     if worse > EPSILON:
         return f"quality {row['quality']:.2f} is below {best['quality']:.2f} of {best['id']}"
+    if worse >= -EPSILON and more == 0:
+        return f"as good and as cheap as {best['id']}, behind it by tie-break"
     within = "within the tolerance of" if worse < -EPSILON else "of the same quality as"
-    return f"{within} {best['id']}, and needs {energy(more or 0.0)} more"
+    needs = "its serving energy is unknown" if more is None else f"needs {energy(more)} more"
+    return f"{within} {best['id']}, and {needs}"
 
 
 def rejected(

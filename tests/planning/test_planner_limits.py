@@ -162,6 +162,16 @@ def test_ties_go_by_quality_then_stages_then_name(observe) -> None:
     )
     result = plan(PlanRequest(budget_kwh=6), same)
     assert (chosen(result), result.tie, result.tie_break) == ("c", ["b", "c", "d"], "name -> c")
+    assert result.runner_up is not None
+    assert result.runner_up["why"] == "as good and as cheap as c, behind it by tie-break"
+
+
+def test_an_unknown_serving_energy_is_not_called_none(observe) -> None:
+    rows = observe({"id": "a", "total_kwh": 5.0, "quality": 0.8, "j_per_served_token": 0.1},
+                   {"id": "b", "total_kwh": 6.0, "quality": 0.8})  # fmt: skip
+    result = plan(PlanRequest(budget_kwh=9, serve_tokens=1e8), rows)
+    assert chosen(result) == "a" and result.runner_up is not None
+    assert result.runner_up["why"] == "of the same quality as a, and its serving energy is unknown"
 
 
 def test_regions_by_stage_can_turn_the_ranking_round() -> None:

@@ -131,6 +131,11 @@ def test_stage_columns_alone_give_a_derived_total(tmp_path: Path) -> None:
     assert row["total_kwh"] == pytest.approx(16.9) and row["derived"] and row["id"] == "KD-1B"
 
 
+def test_a_file_cannot_pass_for_the_study(tmp_path: Path) -> None:
+    path = csv(tmp_path, "regime,student_params_b,total_kwh,quality,source\nsft,1,3,0.9,paper\nkd,1,4,0.8,team B\n")
+    assert load([path]).table["source"].to_list() == ["mine.csv", "team B"]
+
+
 def test_own_rows_named_like_the_study_s_are_kept_apart(tmp_path: Path) -> None:
     path = csv(tmp_path, "regime,student_params_b,total_kwh,quality,scope\nsft,7,3,0.95,gpu+cpu_estimated\n")
     result = plan(PlanRequest(budget_kwh=20), load([path, "paper"]))
