@@ -13,7 +13,6 @@ from kdwatch.rundir.text import clean
 WIDTH = 80
 BAR_CELLS = 48
 """Longest bar of a stage."""
-MARKS = {"counter": "", "integrated": "", "estimated": "~", "imported": ""}
 
 
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -65,13 +64,13 @@ def _stages(report: Mapping[str, Any]) -> Iterator[str]:
             f" {_watts(stage['mean_w']):>7} {_energy(energy['total'], energy['estimated']):>9} {share:>6}"
             f" {format_number(stage['tokens_per_s']):>7} {_per_token(stage['j_per_token']):>7}"
         )
-        yield from _stage_notes(stage)
+        yield from _stage_notes(stage, report)
 
 
-def _stage_notes(stage: Mapping[str, Any]) -> Iterator[str]:
+def _stage_notes(stage: Mapping[str, Any], report: Mapping[str, Any]) -> Iterator[str]:
     reused = stage.get("reused_from")
     if reused:
-        made = _energy(reused.get("energy_j"), reused.get("estimated"))
+        made = _made(reused.get("energy_j"), reused, report)
         artifact = clean(reused.get("artifact") or "n/a", 12)
         yield f"  reused: artifact {artifact} of run {clean(reused.get('run') or 'n/a', 32)}, {made} when made"
     if stage["exit_code"] not in (None, 0):
@@ -98,6 +97,22 @@ def _bars(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"{clean(stage['name'], 18):<18} {drawn} {_energy(energy['total'], energy['estimated'])}"
 
 
+def _is_estimated(device: Mapping[str, Any]) -> bool:
+    return device["source"] == "estimated" or "estimated" in device.get("flags", ())
+
+
+def _has_estimates(report: Mapping[str, Any]) -> bool:
+    """Whether a part of the total is a model's."""
+    counted = (d for d in report["devices"] if d.get("counted", True) and d["total_j"] is not None)
+    return any(map(_is_estimated, counted))
+
+
+def _made(joules: float | None, origin: Mapping[str, Any], report: Mapping[str, Any]) -> str:
+    """Energy of an output that was made before; marked as this run is where its own record does not say."""
+    estimated = origin.get("estimated")
+    return _energy(joules, _has_estimates(report) if estimated is None else estimated)
+
+
 def _watts(value: float | None) -> str:
     return "n/a" if value is None else three_digits(value)
 
@@ -111,13 +126,11 @@ def _per_token(value: float | None) -> str:
 def _devices(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{'DEVICE':<31} {'ENERGY':>10} {'UNATTRIB.':>10} {'SOURCE':<10} {'SCOPE':<9} COVER"
     for device in report["devices"]:
-        mark = MARKS.get(device["source"], "")
-        energy = format_energy(device["total_j"])
-        shown = mark + energy if device["total_j"] is not None else energy
+        shown, outside = (_energy(device[name], _is_estimated(device)) for name in ("total_j", "unattributed_j"))
         cover = f"{device['coverage']:.0%}" if device["coverage"] is not None else "n/a"
         name = clean(device["name"], 31)
         yield (
-            f"{name:<31} {shown:>10} {format_energy(device['unattributed_j']):>10} {clean(device['source'], 10):<10}"
+            f"{name:<31} {shown:>10} {outside:>10} {clean(device['source'], 10):<10}"
             f" {clean(device['scope'], 9):<9} {cover:>5}"
         )
         if not device.get("counted", True):
@@ -127,9 +140,9 @@ def _devices(report: Mapping[str, Any]) -> Iterator[str]:
 def _sums(report: Mapping[str, Any]) -> Iterator[str]:
     total = report["total_j"]
     kwh = f" = {three_digits(total / KWH_J)} kWh" if total is not None else ""
-    estimated = any(v == "estimated" for v in report["sources"].values())
-    yield f"unattributed  {format_energy(report['unattributed_j'])}"
-    yield f"total         {format_energy(total)}{kwh}" + ("   (~ contains estimates)" if estimated else "")
+    estimated = _has_estimates(report)
+    yield f"unattributed  {_energy(report['unattributed_j'], estimated)}"
+    yield f"total         {_energy(total, estimated)}{kwh}" + ("   (~ contains estimates)" if estimated else "")
     if report["budget_j"] is not None:
         used = f", {total / report['budget_j']:.0%} used" if total is not None and report["budget_j"] else ""
         yield f"budget        {format_energy(report['budget_j'])}{used}"
@@ -164,9 +177,9 @@ def _score(value: float | None) -> str:
 def _reuse(report: Mapping[str, Any]) -> Iterator[str]:
     reuse = report["teacher_reuse"]
     if reuse:
-        share = _energy(reuse["teacher_j_share"], reuse.get("estimated"))
+        share = _made(reuse["teacher_j_share"], reuse, report)
         count = reuse["reuse_count"] if reuse["reuse_count"] is not None else "n/a"
         uses = f"{count} use{'' if count == 1 else 's'}"
-        whole = _energy(reuse["teacher_j"], reuse.get("estimated"))
+        whole = _made(reuse["teacher_j"], reuse, report)
         made = f"{whole} over {uses} of artifact {clean(reuse['artifact'], 12)}"
-        yield f"teacher       E_teacher/N = {share}: {made}"
+        yield from wrap(f"teacher       E_teacher/N = {share}: {made}", WIDTH, subsequent_indent=" " * 14)

@@ -33,7 +33,7 @@ def test_report_text_fits_80_columns_and_says_everything(run: Path) -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
     for word in (
         "20260101-kd", "completed", "teacher", "student", "reused: artifact cdcdcdcdcdc", "55.0 J when made",
-        "unattributed", "E_teacher/N = 425 J", "counter", "estimated", "~3.40 kJ", "France", "56.039 g/kWh", "2023",
+        "unattributed", "E_teacher/N = ~425 J", "counter", "estimated", "~3.40 kJ", "France", "56.039 g/kWh", "2023",
         "PUE 1.2", "0.900", "import 2.00 s", "±", "budget", "not known: dram",
     ):  # fmt: skip
         assert word in text, word
@@ -41,16 +41,20 @@ def test_report_text_fits_80_columns_and_says_everything(run: Path) -> None:
 
 
 def test_what_was_estimated_when_it_was_made_is_marked() -> None:
-    """`~` before the energy of a reused output and the teacher's share; 1700 J over 4 uses are 425 J."""
-    story = whole_story()
-    for kind, _, fields in story:
-        if kind == "stage_reused":
-            fields["reused_from"]["estimated"] = True
-        elif kind == "teacher_reuse":
-            fields["estimated"] = True
-    path = write_run(runs_dir() / "r-estimated", story, stages=STAGES)
-    text = kdwatch("report", str(path)).stdout.replace("\u00a0", " ")
-    assert "~55.0 J when made" in text and "E_teacher/N = ~425 J: ~1.70 kJ over 4 uses" in text
+    """`~` before the energy of a reused output and the teacher's share; 1700 J over 4 uses are 425 J. Where that was
+    not recorded they are marked as the run is, which has estimated RAM."""
+    for told, mark in ((True, "~"), (False, ""), (None, "~")):
+        story = whole_story()
+        for kind, _, fields in story:
+            if kind == "stage_reused":
+                fields["reused_from"]["estimated"] = told
+            elif kind == "teacher_reuse":
+                fields["estimated"] = told
+        path = write_run(runs_dir() / f"r-{told}", story, stages=STAGES)
+        text = kdwatch("report", str(path)).stdout.replace("\u00a0", " ")
+        assert f", {mark}55.0 J when made" in text
+        assert f"E_teacher/N = {mark}425 J: {mark}1.70 kJ over 4 uses" in text
+        assert "unattributed  ~" in text and "total         ~" in text
 
 
 def test_report_json_is_the_object_and_nothing_else(run: Path) -> None:
