@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,8 +29,9 @@ pytestmark = pytest.mark.benchmark
 
 SECONDS = float(os.environ.get("KDWATCH_BENCH_SECONDS", "60"))
 RUNS = int(os.environ.get("KDWATCH_BENCH_RUNS", "5"))
-LIMIT = 0.005
-"""Share of a core."""
+LIMIT = 0.17
+"""Of what nvitop's collector takes at the same rate: 0.5 % of a core where that takes 2.95 % (docs/sensors.md). Other
+tenants of a host make both dearer, by half and more."""
 
 NVITOP = """
 import sys, time
@@ -149,9 +149,12 @@ def test_recording_costs_half_a_percent_of_a_core(
         assert rate > 9.0, "it sampled all the time"
     ours = settled(statistics.median(shares), statistics.median(memory))
     lines = [f"{'kdwatch, 10 Hz x 8 boards, RAPL 1 Hz, to disk':<47} {ours}  (medians of {RUNS})"]
-    others = [("CodeCarbon, every 1 s", CODECARBON, "1"), ("CodeCarbon, every 15 s (default)", CODECARBON, "15")]
-    if find_spec("nvitop"):
-        others += [("nvitop collector, every 1 s", NVITOP, "1"), ("nvitop collector, every 0.1 s", NVITOP, "0.1")]
+    others = [
+        ("CodeCarbon, every 1 s", CODECARBON, "1"),
+        ("CodeCarbon, every 15 s (default)", CODECARBON, "15"),
+        ("nvitop collector, every 1 s", NVITOP, "1"),
+        ("nvitop collector, every 0.1 s", NVITOP, "0.1"),
+    ]
     for number, (name, code, period) in enumerate(others):
         subject = Subject(tmp_path / f"other{number}", fake, "-c", code, period, str(SECONDS))
         time.sleep(8.0)
@@ -162,7 +165,7 @@ def test_recording_costs_half_a_percent_of_a_core(
         subject.close()
     with capsys.disabled():
         print("\n" + "\n".join(lines))
-    assert statistics.median(shares) <= LIMIT
+    assert statistics.median(shares) <= LIMIT * share
 
 
 def test_cost_of_an_edge(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
