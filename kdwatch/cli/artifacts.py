@@ -47,10 +47,9 @@ def entry(artifact: Artifact) -> dict[str, Any]:
 
 def energy_of(found: dict[str, Any]) -> str:
     """Energy that made an output, for people: `~` where a model told a part of it."""
-    from kdwatch.ledger.units import format_energy
+    from kdwatch.ledger.marks import marked
 
-    mark = "~" if found["estimated"] and found["energy_j"] is not None else ""
-    return mark + format_energy(found["energy_j"])
+    return marked(found["energy_j"], found["estimated"])
 
 
 @artifacts.command("ls")

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdwatch.ledger.units import KWH_J, format_energy
+from kdwatch.ledger.marks import marked
+from kdwatch.ledger.units import KWH_J
 from kdwatch.rundir.text import clean
 
 Row = dict[str, Any]
@@ -16,7 +17,7 @@ def result_lines(result: Row) -> Iterator[str]:
     """The lines that `kdwatch sweep` prints at its end."""
     points = result["points"]
     skipped = sum(point["skipped"] for point in points)
-    spent = _energy(result["spent_j"], any(point["estimated"] for point in points))
+    spent = marked(result["spent_j"], any(point["estimated"] for point in points))
     ran = len(points) - skipped
     now = f"{ran} run now with {spent}" if ran else "none run now"
     yield f"{clean(result['name'], 64)}: {len(points)} points, {now}, {skipped} done before"
@@ -36,16 +37,11 @@ def _row(point: Row) -> tuple[str, ...]:
     return (
         "*" if point["on_frontier"] else "",
         clean(point["name"], 64),
-        _energy(None if energy is None else energy * KWH_J, point["estimated"]),
+        marked(None if energy is None else energy * KWH_J, point["estimated"]),
         "n/a" if point["quality"] is None else f"{point['quality']:.3f}",
         point["status"] + (", before" if point["skipped"] else ""),
         clean(point["run_id"], 100),
     )
-
-
-def _energy(joules: float | None, estimated: bool) -> str:
-    """`~1.2 kJ` where a part of it is an estimate."""
-    return "n/a" if joules is None else ("~" if estimated else "") + format_energy(joules)
 
 
 def _sources(points: Sequence[Row]) -> list[str]:
@@ -63,7 +59,7 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def point_line(number: int, count: int, point: Row) -> str:
     """One line when a point has ended: `[3/12] kd-alpha0.3  completed  1.20 kJ  Q 0.810  reused teacher`."""
-    energy = _energy(point["total_j"], point["estimated"])
+    energy = marked(point["total_j"], point["estimated"])
     parts = [f"[{number}/{count}] {clean(point['name'], 64)}", point["status"], energy]
     parts += [f"Q {point['quality']:.3f}"] if point["quality"] is not None else []
     if point["failed"]:

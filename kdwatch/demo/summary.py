@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kdwatch.ledger.marks import marked
 from kdwatch.ledger.units import format_energy
 
 ABOUT = """\
@@ -50,8 +51,7 @@ def _of_kind(report: dict[str, Any], kind: str) -> float | None:
 def _reused(report: dict[str, Any]) -> list[str]:
     return [
         f"{report['name']}: {stage['name']} was reused from run {stage['reused_from']['run']}; "
-        f"making it took {'~' if stage['reused_from'].get('estimated') else ''}"
-        f"{energy(stage['reused_from']['energy_j'])}"
+        f"making it took {marked(stage['reused_from']['energy_j'], stage['reused_from'].get('estimated'))}"
         for stage in report["stages"]
         if stage["reused_from"]
     ]

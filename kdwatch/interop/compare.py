@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kdwatch.interop.export.marks import is_estimated
+from kdwatch.ledger.marks import is_estimated
 from kdwatch.ledger.report import build_report
 from kdwatch.ledger.totals import known_sum
 from kdwatch.rundir.errors import UsageProblem

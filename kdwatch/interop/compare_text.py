@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kdwatch.ledger.marks import marked
 from kdwatch.ledger.stage_bars import stage_bars
-from kdwatch.ledger.units import format_energy
 from kdwatch.rundir.text import clean
 
 WIDTH = 80
@@ -70,7 +70,7 @@ def _energy(row: Mapping[str, Any], number: int) -> str:
             return "-"
         if row["status"][number] == "reused":
             return "reused"
-    return ("~" if energy and row["estimated"][number] else "") + format_energy(energy)
+    return marked(energy, energy and row["estimated"][number])
 
 
 def _notes(found: Mapping[str, Any]) -> Iterator[str]:

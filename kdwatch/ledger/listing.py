@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from kdwatch.ledger.load import load_ledger
+from kdwatch.ledger.marks import marked
 from kdwatch.ledger.report import started_at
-from kdwatch.ledger.units import KWH_J, format_duration, format_energy
+from kdwatch.ledger.units import KWH_J, format_duration
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.reader import RunReader
 from kdwatch.rundir.text import clean
@@ -64,7 +65,7 @@ def _line(row: dict[str, Any], width: int) -> str:
     if "problem" in row:
         return f"{name}  {clean(row['problem'], 200)}"
     start = clean(row["started_at"] or "n/a").replace("T", " ")[:16]
-    energy = ("~" if row["estimated"] and row["total_j"] is not None else "") + format_energy(row["total_j"])
+    energy = marked(row["total_j"], row["estimated"])
     q = f"{row['q']:.2f}" if isinstance(row["q"], int | float) else "n/a"
     time = format_duration(row["duration_s"])
     return f"{name}  {clean(row['status'], 11):<11} {start:<16} {time:>8} {energy:>10} {q:>5}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Any
 
+from kdwatch.ledger.marks import is_estimated, marked
 from kdwatch.ledger.stage_bars import stage_bars
 from kdwatch.ledger.units import KWH_J, format_duration, format_energy, format_number, three_digits
 from kdwatch.rundir.text import clean
@@ -48,11 +49,6 @@ def _head(report: Mapping[str, Any]) -> Iterator[str]:
         yield "protocol: the paper's (docs/protocol.md)"
 
 
-def _energy(joules: float | None, estimated: float | bool | None) -> str:
-    mark = "~" if joules is not None and estimated else ""
-    return mark + format_energy(joules)
-
-
 def _stages(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{'STAGE':<18} {'STATUS':<11} {'TIME':>7} {'MEAN W':>7} {'ENERGY':>9} {'SHARE':>6} {'TOK/S':>7} {'J/TOK':>7}"
     total = report["total_j"]
@@ -61,7 +57,7 @@ def _stages(report: Mapping[str, Any]) -> Iterator[str]:
         share = f"{energy['total'] / total:.0%}" if total and energy["total"] is not None else "n/a"
         yield (
             f"{clean(stage['name'], 18):<18} {clean(stage['status'], 11):<11} {format_duration(stage['duration_s']):>7}"
-            f" {_watts(stage['mean_w']):>7} {_energy(energy['total'], energy['estimated']):>9} {share:>6}"
+            f" {_watts(stage['mean_w']):>7} {marked(energy['total'], energy['estimated']):>9} {share:>6}"
             f" {format_number(stage['tokens_per_s']):>7} {_per_token(stage['j_per_token']):>7}"
         )
         yield from _stage_notes(stage, report)
@@ -94,23 +90,19 @@ def _bars(report: Mapping[str, Any]) -> Iterator[str]:
     bars = stage_bars([stage["energy_j"]["total"] for stage in used], BAR_CELLS)
     for stage, drawn in zip(used, bars, strict=True):
         energy = stage["energy_j"]
-        yield f"{clean(stage['name'], 18):<18} {drawn} {_energy(energy['total'], energy['estimated'])}"
-
-
-def _is_estimated(device: Mapping[str, Any]) -> bool:
-    return device["source"] == "estimated" or "estimated" in device.get("flags", ())
+        yield f"{clean(stage['name'], 18):<18} {drawn} {marked(energy['total'], energy['estimated'])}"
 
 
 def _has_estimates(report: Mapping[str, Any]) -> bool:
     """Whether a part of the total is a model's."""
     counted = (d for d in report["devices"] if d.get("counted", True) and d["total_j"] is not None)
-    return any(map(_is_estimated, counted))
+    return any(map(is_estimated, counted))
 
 
 def _made(joules: float | None, origin: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     """Energy of an output that was made before; marked as this run is where its own record does not say."""
     estimated = origin.get("estimated")
-    return _energy(joules, _has_estimates(report) if estimated is None else estimated)
+    return marked(joules, _has_estimates(report) if estimated is None else estimated)
 
 
 def _watts(value: float | None) -> str:
@@ -126,7 +118,7 @@ def _per_token(value: float | None) -> str:
 def _devices(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{'DEVICE':<31} {'ENERGY':>10} {'UNATTRIB.':>10} {'SOURCE':<10} {'SCOPE':<9} COVER"
     for device in report["devices"]:
-        shown, outside = (_energy(device[name], _is_estimated(device)) for name in ("total_j", "unattributed_j"))
+        shown, outside = (marked(device[name], is_estimated(device)) for name in ("total_j", "unattributed_j"))
         cover = f"{device['coverage']:.0%}" if device["coverage"] is not None else "n/a"
         name = clean(device["name"], 31)
         yield (
@@ -141,8 +133,8 @@ def _sums(report: Mapping[str, Any]) -> Iterator[str]:
     total = report["total_j"]
     kwh = f" = {three_digits(total / KWH_J)} kWh" if total is not None else ""
     estimated = _has_estimates(report)
-    yield f"unattributed  {_energy(report['unattributed_j'], estimated)}"
-    yield f"total         {_energy(total, estimated)}{kwh}" + ("   (~ contains estimates)" if estimated else "")
+    yield f"unattributed  {marked(report['unattributed_j'], estimated)}"
+    yield f"total         {marked(total, estimated)}{kwh}" + ("   (~ contains estimates)" if estimated else "")
     if report["budget_j"] is not None:
         used = f", {total / report['budget_j']:.0%} used" if total is not None and report["budget_j"] else ""
         yield f"budget        {format_energy(report['budget_j'])}{used}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kdwatch.ledger.marks import marked
 from kdwatch.ledger.units import format_energy, format_number
 from kdwatch.pipeline.artifacts import SHORT
 from kdwatch.pipeline.outlook.stages import Machine, StageOutlook, outlook, total
@@ -82,8 +83,7 @@ def energy_range(mean_j: float, low_j: float, high_j: float) -> str:
 def _reuse(found: StageOutlook) -> str:
     assert found.reused is not None
     made = found.reused
-    mark = "~" if made.estimated and made.energy_j is not None else ""
-    energy = mark + format_energy(made.energy_j)
+    energy = marked(made.energy_j, made.estimated)
     return f"  {found.stage.name}: reuse (made by {clean(made.made_by.get('run'), 120)}, {energy})"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from html import escape
 from typing import Any
 
-from kdwatch.interop.export.marks import component_energies, is_estimated, marked, modelled
 from kdwatch.interop.export.svg import energy_chart, power_chart
+from kdwatch.ledger.marks import component_energies, is_estimated, marked, modelled
 from kdwatch.ledger.units import format_duration, format_number
 from kdwatch.rundir.rollup import Bucket
 from kdwatch.rundir.text import clean

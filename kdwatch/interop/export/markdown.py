@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kdwatch.interop.export.marks import component_energies, is_estimated, marked, modelled
+from kdwatch.ledger.marks import component_energies, is_estimated, marked, modelled
 from kdwatch.ledger.units import format_duration, format_number
 from kdwatch.rundir.text import clean
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from kdwatch.interop.export.markdown import stage_table
-from kdwatch.interop.export.marks import marked, modelled
+from kdwatch.ledger.marks import marked, modelled
 from kdwatch.rundir.errors import UsageProblem
 
 TRAINING_TYPES = {

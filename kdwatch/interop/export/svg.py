@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from html import escape
 from typing import Any
 
-from kdwatch.interop.export.marks import marked, modelled
+from kdwatch.ledger.marks import marked, modelled
 from kdwatch.ledger.units import format_duration
 from kdwatch.rundir.rollup import Bucket
 from kdwatch.rundir.text import clean

@@ -8,7 +8,7 @@ from typing import Any
 from kdwatch.ledger.units import format_energy
 
 
-def marked(joules: float | None, estimated: bool) -> str:
+def marked(joules: float | None, estimated: float | bool | None) -> str:
     """`~12.3 kJ` where a model told it; `n/a` for None."""
     return ("~" if estimated and joules is not None else "") + format_energy(joules)
 
