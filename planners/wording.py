@@ -34,6 +34,11 @@ def axis(largest_kwh: float) -> tuple[str, float]:
     return next((unit, scale) for unit, scale, least in _AXES if largest_kwh >= least)
 
 
+def basis_text(basis: str, scope: str | None) -> str:
+    """What an answer rests on, for people: no run of which a model told all energy is called `measured`."""
+    return "run, energy estimated" if basis == "measured" and scope == "cpu_estimated" else basis
+
+
 def setting(value: Any) -> str:
     """A setting as a recipe has it: 6000, not 6000.0."""
     return f"{value:g}" if isinstance(value, float) and value.is_integer() and abs(value) < 1e6 else str(value)

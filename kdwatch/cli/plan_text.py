@@ -11,7 +11,7 @@ from planners.carbon import UNCERTAINTY
 from planners.limits import NAMES
 from planners.picture import budget_line, staircase
 from planners.result import BreakEven, PlanResult, Recommendation
-from planners.wording import axis, energy, setting
+from planners.wording import axis, basis_text, energy, setting
 
 WIDTH = 80
 MOST_TOLD = 20
@@ -43,7 +43,8 @@ def _q(value: float | None) -> str:
 def _card(result: PlanResult, best: Recommendation) -> Iterator[str]:
     p = best.predicted
     level = f"{result.interval_level:.0%}"
-    yield from _wrapped(f"RECOMMENDED  {clean(best.id, 60)}   ({best.basis}, {clean(best.source, 40)})", " " * 13)
+    basis = basis_text(best.basis, best.scope)
+    yield from _wrapped(f"RECOMMENDED  {clean(best.id, 60)}   ({basis}, {clean(best.source, 40)})", " " * 13)
     told = f"{energy(p.per_student_kwh)} per student at N = {result.reuse_n}{_fits(result)}"
     yield from _wrapped(f"  energy     {told}", " " * 13)
     low, high = energy(p.per_student_kwh_low), energy(p.per_student_kwh_high)
@@ -163,15 +164,17 @@ def _break_even(result: PlanResult) -> Iterator[str]:
         return
     yield ""
     yield f"BREAK-EVEN REUSE against plain SFT of the same size ({result.interval_level:.0%} interval)"
-    yield from _grouped([(clean(entry.id, 40), _n_star(entry)) for entry in entries])
+    yield from _grouped([(clean(entry.id, 40), _n_star(entry, result.scope)) for entry in entries])
 
 
-def _n_star(entry: BreakEven) -> str:
+def _n_star(entry: BreakEven, scope: str | None) -> str:
     if entry.n_verdict != "finite":
         return str(entry.n_verdict)
     high = f"{entry.n_star_high:.1f}" if entry.n_star_high is not None else "no upper end: never cannot be excluded"
     better = f"strictly better from {entry.first_n_strictly_better}"
-    return f"N* = {entry.n_star:.2f} ({entry.n_star_low or 0:.1f} to {high}); {better}, {entry.basis}"
+    return (
+        f"N* = {entry.n_star:.2f} ({entry.n_star_low or 0:.1f} to {high}); {better}, {basis_text(entry.basis, scope)}"
+    )
 
 
 def chart_lines(result: PlanResult, width: int = WIDTH, height: int = 16) -> list[str]:

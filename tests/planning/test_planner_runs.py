@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kdwatch.cli.plan_text import plan_lines
 from kdwatch.rundir.errors import UsageProblem
 from kdwatch.rundir.paths import runs_dir
 from kdwatch.rundir.writer import RunWriter
@@ -326,3 +327,16 @@ def test_a_reuse_that_never_pays_is_said_in_words() -> None:
     assert best is not None
     texts = [reason.text for reason in best.reasons if reason.rule == "reuse_break_even"]
     assert texts == ["however often the teacher's output is reused, it never pays back against SFT"]
+
+
+@pytest.mark.parametrize(("scope", "told"), [("cpu_estimated", "run, energy estimated"), ("gpu", "measured")])
+def test_a_run_whose_energy_a_model_told_is_not_called_measured(tmp_path: Path, scope: str, told: str) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text(
+        "id,regime,preprocess_kwh,teacher_kwh,student_kwh,eval_kwh,quality,student_params_b,scope\n"
+        f"A,sft,0,0,2,0,0.7,1,{scope}\nB,kd,0,2,1,0,0.8,1,{scope}\n"
+    )
+    result = plan(PlanRequest(budget_kwh=20), load([str(table)]))
+    text = "\n".join(plan_lines(result))
+    assert f"RECOMMENDED  B   ({told}, mine.csv)" in text
+    assert f"strictly better from 3, {told}" in " ".join(text.split())

@@ -9,7 +9,7 @@ from kdwatch.rundir.text import clean
 from kdwatch.tui.raster import Glyphs
 from kdwatch.tui.view import chart
 from kdwatch.tui.view.line import Line, cut, left, right, wrapped
-from planners.wording import energy, setting
+from planners.wording import basis_text, energy, setting
 
 
 def q_text(value: float | None) -> str:
@@ -48,7 +48,10 @@ def _recommended(plan: Mapping[str, Any], best: Mapping[str, Any], width: int) -
     p = best["predicted"]
     level = f"{plan['interval_level']:.0%}"
     lines: list[Line] = [
-        ((f"{clean(best['id'], 40)}", "accent"), (f"  {clean(best['regime'], 20)}, {best['basis']}", "dim")),
+        (
+            (f"{clean(best['id'], 40)}", "accent"),
+            (f"  {clean(best['regime'], 20)}, {basis_text(best['basis'], best['scope'])}", "dim"),
+        ),
         *_block("energy", f"{energy(p['per_student_kwh'])} per student at N = {plan['reuse_n']}", width, "head"),
         *_block(f"{level} range", f"{energy(p['per_student_kwh_low'])} to {energy(p['per_student_kwh_high'])}", width),
         *_block(
@@ -112,7 +115,7 @@ def _break_even(plan: Mapping[str, Any], width: int) -> list[Line]:
             text = f"N* {row['n_star']:.1f}, better from {row['first_n_strictly_better']}"
             if row["n_star_low"] is not None and row["n_star_high"] is not None:
                 text += f" ({row['n_star_low']:.1f} to {row['n_star_high']:.1f})"
-        lines += _block(clean(row["id"], 12), f"{text}, {clean(row['basis'], 20)}", width)
+        lines += _block(clean(row["id"], 12), f"{text}, {basis_text(clean(row['basis'], 20), plan['scope'])}", width)
     return lines
 
 
