@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kdwatch.ledger.marks import marked
-from kdwatch.ledger.units import format_energy
 
 ABOUT = """\
 Three pipelines distil a 1M-parameter teacher into a small student on five exact-match tasks:
@@ -15,11 +14,6 @@ A quarter of the training labels carries one wrong character, as labels that peo
 without that noise the three come out alike."""
 
 REGIMES = {"sft": "SFT on noisy labels", "kd": "KD, cached top-20", "synthetic_sft": "SFT on teacher's answers"}
-
-
-def energy(joules: float | None) -> str:
-    """Energy with three significant digits; n/a where unknown."""
-    return "n/a" if joules is None else format_energy(joules)
 
 
 def summary(reports: Sequence[dict[str, Any]]) -> str:
@@ -36,10 +30,12 @@ def summary(reports: Sequence[dict[str, Any]]) -> str:
 def _line(report: dict[str, Any]) -> str:
     quality = (report["quality"] or {}).get("q")
     shown = "n/a" if quality is None else format(quality, ".3f")
+    estimated = any(stage["energy_j"]["estimated"] for stage in report["stages"])
+    joules = (report["total_j"], _of_kind(report, "teacher"), _of_kind(report, "student"))
+    energies = "".join(f"{marked(j, j and estimated):>10}" for j in joules)
     return (
         f"{REGIMES.get(report['regime'], report['name']):<26}{report['duration_s'] or 0:>6.0f}s"
-        f"{energy(report['total_j']):>10}{energy(_of_kind(report, 'teacher')):>10}"
-        f"{energy(_of_kind(report, 'student')):>10}{shown:>8}   {report['status']}"
+        f"{energies}{shown:>8}   {report['status']}"
     )
 
 

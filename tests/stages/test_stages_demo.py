@@ -87,6 +87,7 @@ def test_summary_shows_energies_q_and_what_was_reused() -> None:
     text = summary([build_report(SAMPLES / name) for name in ("demo-sft", "demo-kd", "demo-synthetic")])
     lines = text.splitlines()
     assert all("completed" in line for line in lines[1:4])
+    assert all(line.count("~") >= 2 for line in lines[1:4]), "all energy of the samples is a model's"
     assert any(line.startswith("demo-kd: preprocess was reused from run") for line in lines)
     assert "estimated" in text
     assert max(map(len, lines[:4])) <= 100
